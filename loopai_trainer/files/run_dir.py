@@ -1,0 +1,105 @@
+"""The run directory `{output_dir}/{task_id}/trainer/{version_id}/`: the only place that knows its file names.
+
+Light on purpose (os.path alone): `status --json` imports it.
+"""
+
+import os
+import re
+
+ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
+
+def valid_id(text: str) -> bool:
+    """Whether `text` may be a task or version id (interface section 2); `..` and separators never match."""
+    return re.fullmatch(ID_PATTERN, text) is not None
+
+
+class _Place:
+    """A fixed place inside a run directory, read as an attribute that is its absolute path."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __get__(self, run: "RunDir", owner: type) -> str:
+        return os.path.join(run.path, *self.names)
+
+
+class TaskDir:
+    """`{output_dir}/{task_id}/`: what all versions of a task share."""
+
+    def __init__(self, output_dir: str, task_id: str) -> None:
+        self.path = os.path.join(os.path.abspath(output_dir), task_id)
+
+    @property
+    def runs(self) -> str:
+        """The folder that holds one run directory a version."""
+        return os.path.join(self.path, "trainer")
+
+    @property
+    def approvals(self) -> str:
+        """Append-only record of all approvals of the task."""
+        return os.path.join(self.path, "approvals.jsonl")
+
+    def run(self, version_id: str) -> "RunDir":
+        """The run directory of a version."""
+        return RunDir(os.path.join(self.runs, version_id))
+
+
+class RunDir:
+    """All names inside one run directory. `path` is absolute."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+
+    def __repr__(self) -> str:
+        return f"RunDir({self.path!r})"
+
+    @property
+    def version_id(self) -> str:
+        """The folder's name."""
+        return os.path.basename(self.path)
+
+    @property
+    def task(self) -> TaskDir:
+        """The task that this run belongs to, by its place."""
+        task_path = os.path.dirname(os.path.dirname(self.path))
+        return TaskDir(os.path.dirname(task_path), os.path.basename(task_path))
+
+    def at(self, *names: str) -> str:
+        """A path inside the run directory."""
+        return os.path.join(self.path, *names)
+
+    @property
+    def approved_config(self) -> str:
+        """The exact approved bytes, as the worker materialised them."""
+        return self.at("configs", self.version_id + ".yaml")
+
+    config = _Place("training_config.yaml")
+    plan = _Place("plan.json")
+    data_report = _Place("data_check_report.txt")
+    explanation = _Place("config_explanation.txt")
+    prepared_data = _Place("prepared_data")
+    dataset_info = _Place("prepared_data", "dataset_info.json")
+    rejected_rows = _Place("prepared_data", "rejected_rows.jsonl")
+    inputs = _Place("inputs")
+    approval = _Place("approval.json")
+    launch = _Place("launch")
+    launch_started = _Place("launch", "started")
+    launch_exit = _Place("launch", "exit.json")
+    launch_request = _Place("launch", "request.json")
+    cache = _Place("launch", "cache")
+    tmp = _Place("launch", "tmp")
+    run_lock = _Place("run.lock")
+    training_lock = _Place("training.lock")
+    run_state = _Place("run_state.json")
+    cancel_request = _Place("cancel_request.json")
+    worker_log = _Place("worker.log")
+    train_log = _Place("train.log")
+    events = _Place("events.jsonl")
+    metrics = _Place("metrics")
+    metric_rows = _Place("metrics", "metrics.jsonl")
+    metrics_summary = _Place("metrics", "metrics.json")
+    checkpoints = _Place("checkpoints")
+    report = _Place("training_report.md")
+    picture = _Place("loss.png")
+    result = _Place("worker_result.json")
