@@ -16,7 +16,7 @@ _PUBLIC = (
     "select_best_checkpoint",
 )
 
-__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604 - a tuple of plain strings
+__all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> object:

@@ -16,6 +16,7 @@ from loopai_trainer.records import (
     Command,
     DataReport,
     Environment,
+    EnvironmentSpec,
     Field,
     Host,
     Launch,
@@ -27,13 +28,14 @@ from loopai_trainer.records import (
     Plan,
     Problem,
     Rejection,
+    Remarked,
     Row,
     Settings,
     Versions,
 )
 
-RowCheck = Callable[[object, int], Row | Rejection]
-"""(decoded source row, source line) -> the chat, or why not. Pure."""
+RowCheck = Callable[[object, int], Row | Remarked | Rejection]
+"""(decoded source row, source line) -> the chat (with remarks, if any), or why not. Pure; raises nothing."""
 
 
 @runtime_checkable
@@ -53,7 +55,15 @@ class Backend(Protocol):
     def probe(self, environment: Environment) -> Versions:
         """What the environment holds. Raises BackendMissing."""
 
-    def template_problems(self, template: Mapping[str, Any], lines: Mapping[str, int], versions: Versions) -> list[Problem]:
+    def environment_spec(self) -> EnvironmentSpec | None:
+        """What `trainer setup` installs for it; None: there is no such environment."""
+
+    def file_keys(self) -> tuple[str, ...]:
+        """Native keys whose text value is a small file that training reads: copied into `inputs/`, so hashed too."""
+
+    def template_problems(
+        self, template: Mapping[str, Any], lines: Mapping[str, int], versions: Versions
+    ) -> list[Problem]:
         """Unknown keys and values of the wrong type; `lines` maps a dotted key to its 1-based line."""
 
     def draft(
@@ -63,6 +73,9 @@ class Backend(Protocol):
 
     def check(self, plan: Plan, versions: Versions, host: Host) -> list[Problem]:
         """Everything that can be known before a device is taken."""
+
+    def launch_problems(self, plan: Plan) -> list[Problem]:
+        """What only the moment of launching shows, such as a fixed port that is taken."""
 
     def summary(self, plan: Plan) -> dict[str, Any]:
         """What an approver has to see, in reading order: name -> value."""
@@ -107,7 +120,10 @@ class Executor(Protocol):
     name: str
 
     def start(self, argv: Sequence[str], run_dir: str, log_path: str, inherit_fds: Sequence[int]) -> str:
-        """Start the worker, detached; open files `inherit_fds` keep their numbers. Returns a handle (text, kept in run_state)."""
+        """Start the worker, detached; open files `inherit_fds` keep their numbers.
+
+        Returns a handle: text that run_state keeps.
+        """
 
     def alive(self, handle: str) -> bool:
         """Whether the worker lives, as far as this executor can tell."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 Severity = Literal["error", "warning"]
 Where = Literal["train", "validation", "config", "model", "settings", "environment", "host", "template"]
 MetricKind = Literal["train", "eval", "val", "summary"]
 Mode = Literal["min", "max"]
-
-EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +60,25 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
+class Remark:
+    """Something that a person should know of a row that is used. A `note` is only counted; else it is a warning."""
+
+    code: str
+    message: str
+    hint: str = ""
+    field: str | None = None
+    note: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Remarked:
+    """A row that is used, and what is to be said of it."""
+
+    row: Row
+    remarks: tuple[Remark, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Resolved settings. `origins[name]` says where each value came from ('--dataset', 'TASK_ID', 'default', ...)."""
 
@@ -81,7 +97,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One setting that a backend knows: drives settings, flags, the guide and missing-field errors."""
+    """One setting: drives settings, flags, the guide and missing-field errors.
+
+    `kind` says what text from a flag or variable becomes; `choices` are the only values allowed, if there are any;
+    `aliases` are other keys that a state may use for it.
+    """
 
     name: str
     help: str
@@ -89,6 +109,9 @@ class Field:
     env: tuple[str, ...] = ()
     default: Any = None
     required: bool = False
+    kind: Literal["text", "path", "bool", "int", "number"] = "text"
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +135,20 @@ class Versions:
     package_dir: str
     distributions: Mapping[str, str]
     sha256: str
+    site_packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSpec:
+    """What `trainer setup` installs for a backend. `constraints`: the text of a pip constraints file.
+
+    `smoke`: Python code that has to run in the new environment, since installed metadata alone proves little.
+    """
+
+    name: str
+    requirements: tuple[str, ...]
+    constraints: str
+    smoke: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +236,7 @@ class Model:
     path: str
     fingerprint: str
     weight_bytes: int = 0
-    config: Mapping[str, Any] = EMPTY
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,12 +338,16 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class BestMetric:
-    """The metric that decides, its best finite value and the step of that value."""
+    """The metric that decides, its best finite value and the step of that value.
+
+    `sources`: data source -> its own value, when `value` is the mean over several; else empty.
+    """
 
     name: str
     mode: Mode
     value: float
     step: int
+    sources: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +363,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """The final output of training. Not `loadable`: `why` says what is missing. `finite`: no NaN or Inf in its weights."""
+    """The final output of training. Not `loadable`: `why` says why. `finite`: no NaN or Inf in its weights."""
 
     path: str
     loadable: bool

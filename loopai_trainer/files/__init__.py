@@ -1,1 +1,1 @@
-
+"""Floor 3: what this program reads and writes."""

@@ -23,8 +23,11 @@ def make_private_dir(path: str) -> None:
             raise
 
 
-def write_bytes(path: str, data: bytes, mode: int = PRIVATE) -> None:
-    """Replace `path` by `data` in one step; readers see the old or the new content, never a part."""
+def write_bytes(path: str, data: bytes, mode: int = PRIVATE, *, sync: bool = True) -> None:
+    """Replace `path` by `data` in one step; readers see the old or the new content, never a part.
+
+    `sync=False` leaves the two fsyncs out: after a power cut the old content may be back.
+    """
     folder = os.path.dirname(path)
     temp = os.path.join(folder, f".{os.path.basename(path)}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
@@ -33,12 +36,14 @@ def write_bytes(path: str, data: bytes, mode: int = PRIVATE) -> None:
             os.fchmod(fd, mode)
             file.write(data)
             file.flush()
-            os.fsync(fd)
+            if sync:
+                os.fsync(fd)
         os.replace(temp, path)
     except BaseException:
         _remove(temp)
         raise
-    _sync_folder(folder)
+    if sync:
+        _sync_folder(folder)
 
 
 def write_text(path: str, text: str, mode: int = PRIVATE) -> None:
@@ -46,10 +51,10 @@ def write_text(path: str, text: str, mode: int = PRIVATE) -> None:
     write_bytes(path, text.encode("utf-8"), mode)
 
 
-def write_json(path: str, value: object, mode: int = PRIVATE) -> None:
+def write_json(path: str, value: object, mode: int = PRIVATE, *, sync: bool = True) -> None:
     """write_bytes of strict JSON (no NaN), two spaces of indent, newline at the end."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
-    write_bytes(path, text.encode("utf-8"), mode)
+    write_bytes(path, text.encode("utf-8"), mode, sync=sync)
 
 
 def append_line(path: str, line: bytes, *, sync: bool = False) -> None:

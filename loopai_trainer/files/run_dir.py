@@ -46,22 +46,30 @@ class TaskDir:
 
 
 class RunDir:
-    """All names inside one run directory. `path` is absolute."""
+    """All names inside one run directory. `path` is absolute.
 
-    def __init__(self, path: str) -> None:
+    A run directory that `--trainer-output-dir` put elsewhere is not named by its version and does not lie in its
+    task's folder: then both are given.
+    """
+
+    def __init__(self, path: str, version_id: str | None = None, task: "TaskDir | None" = None) -> None:
         self.path = os.path.abspath(path)
+        self._version_id = version_id
+        self._task = task
 
     def __repr__(self) -> str:
         return f"RunDir({self.path!r})"
 
     @property
     def version_id(self) -> str:
-        """The folder's name."""
-        return os.path.basename(self.path)
+        """The version id: as given, else the folder's name."""
+        return self._version_id or os.path.basename(self.path)
 
     @property
     def task(self) -> TaskDir:
-        """The task that this run belongs to, by its place."""
+        """The task that this run belongs to: as given, else by its place."""
+        if self._task is not None:
+            return self._task
         task_path = os.path.dirname(os.path.dirname(self.path))
         return TaskDir(os.path.dirname(task_path), os.path.basename(task_path))
 

@@ -1,1 +1,1 @@
-
+"""Floor 2: what is right, as pure functions."""

@@ -1,0 +1,172 @@
+"""LLaMA-Factory supervised fine-tuning: the answers to the contract, each from the file that owns the question.
+
+Light on purpose: the worker imports this before training's exec, so each answer loads its file when it is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from loopai_trainer.contract import Backend, RowCheck
+    from loopai_trainer.records import (
+        ApprovedPlan,
+        Artefact,
+        Checkpoint,
+        Command,
+        DataReport,
+        Environment,
+        EnvironmentSpec,
+        Field,
+        Host,
+        Launch,
+        LaunchPaths,
+        LogFact,
+        MetricRow,
+        Mode,
+        Model,
+        Plan,
+        Problem,
+        Settings,
+        Versions,
+    )
+
+
+class LlamaFactorySft:
+    """The backend llamafactory/sft (see contract.Backend for what each method answers)."""
+
+    name = "llamafactory"
+    package = "llamafactory"
+    stages: tuple[str, ...] = ("sft",)
+
+    def fields(self) -> tuple[Field, ...]:
+        """Settings of spec/001 that only this backend knows."""
+        from loopai_trainer.backends.llamafactory_sft.fields import FIELDS
+
+        return FIELDS
+
+    def row_check(self, settings: Settings, sample: Sequence[object]) -> tuple[str, RowCheck]:
+        """Alpaca, ShareGPT or messages, by the first rows."""
+        from loopai_trainer.rules import rows
+
+        return rows.row_check(settings, sample)
+
+    def probe(self, environment: Environment) -> Versions:
+        """The installed llamafactory and everything beside it."""
+        from loopai_trainer.host.environments import read_versions
+
+        return read_versions(environment, self.package)
+
+    def environment_spec(self) -> EnvironmentSpec | None:
+        """The pinned set that `trainer setup llamafactory` installs."""
+        from loopai_trainer.backends.llamafactory_sft.requirements import environment_spec
+
+        return environment_spec()
+
+    def file_keys(self) -> tuple[str, ...]:
+        """DeepSpeed, FSDP and accelerate JSON."""
+        from loopai_trainer.backends.llamafactory_sft.check import FILE_KEYS
+
+        return FILE_KEYS
+
+    def template_problems(
+        self, template: Mapping[str, Any], lines: Mapping[str, int], versions: Versions
+    ) -> list[Problem]:
+        """Against the installed version's own argument classes."""
+        from loopai_trainer.backends.llamafactory_sft.template import template_problems
+
+        return template_problems(template, lines, versions)
+
+    def draft(
+        self, settings: Settings, data: DataReport, base: Mapping[str, Any], model: Model, paths: LaunchPaths
+    ) -> dict[str, Any]:
+        """LLaMA-Factory's keys, in reading order."""
+        from loopai_trainer.backends.llamafactory_sft.draft import draft
+
+        return draft(settings, data, base, model, paths)
+
+    def check(self, plan: Plan, versions: Versions, host: Host) -> list[Problem]:
+        """Identity, coverage, output, evaluation, saving, method, model folder, devices, disk."""
+        from loopai_trainer.backends.llamafactory_sft.check import check
+
+        return check(plan, versions, host)
+
+    def launch_problems(self, plan: Plan) -> list[Problem]:
+        """A fixed MASTER_PORT that is taken."""
+        from loopai_trainer.backends.llamafactory_sft.launch import launch_problems
+
+        return launch_problems(plan)
+
+    def summary(self, plan: Plan) -> dict[str, Any]:
+        """For the approval view."""
+        from loopai_trainer.backends.llamafactory_sft.view import summary
+
+        return summary(plan)
+
+    def red_flags(self, plan: Plan) -> list[Problem]:
+        """For the top of the approval view."""
+        from loopai_trainer.backends.llamafactory_sft.view import red_flags
+
+        return red_flags(plan)
+
+    def launch(self, approved: ApprovedPlan, paths: LaunchPaths, inherited: Mapping[str, str]) -> Launch:
+        """`llamafactory-cli train train.yaml`, in `launch/`."""
+        from loopai_trainer.backends.llamafactory_sft.launch import build_launch
+
+        return build_launch(approved, paths, inherited)
+
+    def read_metrics(self, lines: Iterable[bytes]) -> list[MetricRow]:
+        """Lines of trainer_log.jsonl."""
+        from loopai_trainer.backends.llamafactory_sft.metrics import read_metrics
+
+        return read_metrics(lines)
+
+    def metrics_file(self, paths: LaunchPaths) -> str:
+        """checkpoints/trainer_log.jsonl."""
+        from loopai_trainer.backends.llamafactory_sft.metrics import metrics_file
+
+        return metrics_file(paths)
+
+    def read_log(self, lines: Iterable[str]) -> list[LogFact]:
+        """Both streams; batches have to overlap by log.OVERLAP_LINES lines."""
+        from loopai_trainer.backends.llamafactory_sft.log import read_log
+
+        return read_log(lines)
+
+    def expected_examples(self, plan: Plan) -> Mapping[str, int]:
+        """The approved rows; nothing where packing joins rows."""
+        from loopai_trainer.backends.llamafactory_sft.schedule import expected_examples
+
+        return expected_examples(plan)
+
+    def find_checkpoints(self, folder: str) -> list[Checkpoint]:
+        """checkpoint-N folders."""
+        from loopai_trainer.backends.llamafactory_sft.checkpoints import find_checkpoints
+
+        return find_checkpoints(folder)
+
+    def final_artefact(self, folder: str) -> Artefact:
+        """The weights beside the checkpoint-N folders."""
+        from loopai_trainer.backends.llamafactory_sft.checkpoints import final_artefact
+
+        return final_artefact(folder)
+
+    def selection(self, plan: Plan) -> tuple[str | None, Mode | None]:
+        """SFT goes by spec/001's order of metrics; the YAML names none of its own."""
+        return None, None
+
+    def explain_failure(self, log_tail: Sequence[str]) -> tuple[str, str] | None:
+        """The first rank's own error, and what to do."""
+        from loopai_trainer.backends.llamafactory_sft.failures import explain_failure
+
+        return explain_failure(log_tail)
+
+    def export(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | None:
+        """A full checkpoint is a model folder already; a LoRA one is an adapter, named as such by its own config."""
+        return None
+
+
+BACKEND: Backend = LlamaFactorySft()

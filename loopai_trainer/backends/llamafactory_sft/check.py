@@ -1,0 +1,201 @@
+"""Everything that can be known of a plan before a device is taken: each rule is a generator of problems."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from loopai_trainer.backends.llamafactory_sft import disk, schedule
+from loopai_trainer.backends.llamafactory_sft.check_method import method_problems
+from loopai_trainer.backends.llamafactory_sft.launch import OWNED, needs_torchrun
+from loopai_trainer.backends.llamafactory_sft.model_folder import ModelFolder, read_model_folder
+from loopai_trainer.host.devices import device_problems
+from loopai_trainer.records import Host, Plan, Problem, Versions
+
+FILE_KEYS = ("deepspeed", "fsdp_config", "accelerator_config")
+"""Small files that training reads: copied into `inputs/`, so that the hash covers them."""
+
+UNCOVERED: Mapping[str, str] = {
+    "adapter_name_or_path": "merge the adapter into a model folder first (llamafactory-cli export)",
+    "tokenized_path": "leave it out: with it every other data key is ignored",
+    "resume_from_checkpoint": "leave it out: a run starts from the model that is approved",
+    "new_special_tokens_config": "add the tokens to the model's tokenizer first",
+    "generation_config": "leave it out: the model folder's own is used",
+    "hyper_parallel_args": "leave it out",
+    "kt_weight_path": "leave it out",
+    "kt_expert_checkpoint_path": "leave it out",
+    "media_dir": "leave it out: only text is prepared",
+    "cache_dir": "leave it out: caches lie inside the run",
+    "adapter_folder": "leave it out",
+    "profiler_output_dir": "leave it out",
+    "streaming": "leave it out: the number of examples could not be checked",
+    "push_to_hub": "leave it out: training runs offline",
+}
+"""Keys through which training would read or write what the approved hash does not cover -> what to do instead."""
+
+
+class Facts(NamedTuple):
+    """What the rules look at."""
+
+    plan: Plan
+    native: Mapping[str, Any]
+    versions: Versions
+    host: Host
+    model: ModelFolder
+    steps: schedule.Schedule
+
+
+def check(plan: Plan, versions: Versions, host: Host) -> list[Problem]:
+    """All findings, errors first."""
+    native = plan.native
+    model = read_model_folder(str(native.get("model_name_or_path")))
+    facts = Facts(plan, native, versions, host, model, schedule.of_plan(plan))
+    rules = (_identity, _uncovered, _output, _evaluation, _saving, _launch, _disk)
+    found = [*model.problems, *(problem for rule in rules for problem in rule(facts))]
+    found += method_problems(native, model, versions)
+    return sorted(found, key=lambda problem: problem.severity)
+
+
+def _error(code: str, message: str, hint: str, field: str) -> Problem:
+    return Problem("error", code, "config", message, hint, field=field)
+
+
+def _identity(facts: Facts) -> Iterator[Problem]:
+    """Native keys that have to agree with the reserved block, which is what was checked and hashed."""
+    native, inputs = facts.native, facts.plan.loopai["inputs"]
+    wanted: dict[str, Any] = {
+        "stage": "sft",
+        "do_train": True,
+        "model_name_or_path": inputs["model"]["path"],
+        "dataset": "train",
+        "eval_dataset": "validation" if inputs.get("validation") else None,
+    }
+    for key, value in wanted.items():
+        if native.get(key) != value:
+            message = f"'{key}' is {native.get(key)!r}, the checked inputs need {value!r}"
+            yield _error("INPUT_MISMATCH", message, f"set {key} back, or prepare again", key)
+    pinned = {entry["path"] for entry in inputs["files"]}
+    registry = os.path.join(str(native.get("dataset_dir")), "dataset_info.json")
+    if registry not in pinned:
+        message = f"'dataset_dir' is {native.get('dataset_dir')!r}, whose dataset_info.json was not checked"
+        yield _error("UNCOVERED_INPUT", message, "set dataset_dir back, or prepare again", "dataset_dir")
+    for key in FILE_KEYS:
+        value = native.get(key)
+        if isinstance(value, str) and value not in pinned:
+            message = f"'{key}' names {value}, which the approved hash does not cover"
+            yield _error("UNCOVERED_INPUT", message, "name the file in the template and prepare again", key)
+        elif isinstance(value, str) and not _is_json(value):
+            yield _error("FILE_INVALID", f"'{key}': {value} is not a JSON object", "correct the file", key)
+
+
+def _uncovered(facts: Facts) -> Iterator[Problem]:
+    for key, advice in UNCOVERED.items():
+        if facts.native.get(key) not in (None, False, ""):
+            message = f"'{key}' is set: training would use what the approved hash does not cover"
+            yield _error("UNCOVERED_INPUT", message, advice, key)
+
+
+def _output(facts: Facts) -> Iterator[Problem]:
+    folder = str(facts.native.get("output_dir"))
+    run = os.path.dirname(str(facts.native.get("dataset_dir")))
+    if folder != os.path.join(run, "checkpoints"):
+        message = f"'output_dir' is {folder}, but results are looked for in {os.path.join(run, 'checkpoints')}"
+        yield _error(
+            "OUTPUT_ELSEWHERE", message, "set output_dir back, or prepare with another --output-dir", "output_dir"
+        )
+    left = sorted(name for name in (os.listdir(folder) if os.path.isdir(folder) else []) if not name.startswith("."))
+    if left:
+        shown = ", ".join(left[:4]) + (", ..." if len(left) > 4 else "")
+        message = f"{folder} holds another run's output ({shown}): LLaMA-Factory would continue that run"
+        yield _error("OUTPUT_NOT_FRESH", message, "prepare a new version: it gets a fresh folder", "output_dir")
+
+
+def _evaluation(facts: Facts) -> Iterator[Problem]:
+    native = facts.native
+    evaluates = native.get("eval_strategy", "no") != "no"
+    if native.get("val_size"):
+        message = "'val_size' would split the training data again, inside training and unseen"
+        yield _error("VAL_SIZE", message, "remove val_size; prepare makes the split", "val_size")
+    if evaluates and not native.get("eval_dataset"):
+        message = f"'eval_strategy' is {native['eval_strategy']!r}, but there is no eval_dataset"
+        yield _error("NO_EVAL_DATA", message, "give --eval-dataset, or set eval_strategy: 'no'", "eval_strategy")
+    if native.get("load_best_model_at_end") is not True:
+        return
+    if not evaluates:
+        message = "'load_best_model_at_end' needs evaluation during training"
+        yield _error("BEST_NEEDS_EVAL", message, "give --eval-dataset or a val_size", "load_best_model_at_end")
+    elif native.get("save_strategy") not in ("best", native["eval_strategy"]):
+        message = f"'load_best_model_at_end' needs save_strategy = eval_strategy ({native['eval_strategy']!r})"
+        yield _error("BEST_NEEDS_EVAL", message, f"set save_strategy: {native['eval_strategy']}", "save_strategy")
+    elif native.get("save_strategy") == "steps" and _off_cadence(native, facts.steps.total_steps):
+        message = f"save_steps ({native.get('save_steps')}) is no multiple of eval_steps ({native.get('eval_steps')})"
+        yield _error("BEST_NEEDS_EVAL", message, "make save_steps a multiple of eval_steps", "save_steps")
+
+
+def _off_cadence(native: Mapping[str, Any], total: int | None) -> bool:
+    save = schedule.interval(native.get("save_steps"), total)
+    evaluate = schedule.interval(native.get("eval_steps"), total)
+    return bool(save and evaluate and save % evaluate)
+
+
+def _saving(facts: Facts) -> Iterator[Problem]:
+    native, total = facts.native, facts.steps.total_steps
+    if native.get("save_strategy") == "no":
+        message = "'save_strategy' is 'no': there will be no checkpoint to choose, only the final weights"
+        yield Problem("warning", "NO_CHECKPOINTS", "config", message, "set save_strategy: steps", field="save_strategy")
+        return
+    limit = schedule.positive(native.get("save_total_limit"), 0)
+    every = schedule.interval(native.get("save_steps"), total)
+    saves = -(-total // every) if total and every and native.get("save_strategy") == "steps" else 0
+    if native.get("eval_dataset") and 0 < limit < saves and native.get("load_best_model_at_end") is not True:
+        message = f"of {saves} checkpoints the newest {limit} are kept: the one with the best eval_loss may be deleted"
+        hint = "set load_best_model_at_end: true, which keeps the best, or raise save_total_limit"
+        yield Problem("warning", "BEST_MAY_BE_DELETED", "config", message, hint, field="save_total_limit")
+    if native.get("logging_nan_inf_filter") is not False:
+        message = "'logging_nan_inf_filter' is on: a diverged run would report a loss of 0.0"
+        yield _error("NAN_FILTER", message, "set logging_nan_inf_filter: false", "logging_nan_inf_filter")
+    logs = schedule.interval(native.get("logging_steps", 500), total)
+    if total and logs and logs > total:
+        message = f"'logging_steps' is {logs}, but there are {total} steps: no loss would be logged"
+        yield _error("NO_LOSS_LINE", message, f"set logging_steps to at most {total}", "logging_steps")
+
+
+def _launch(facts: Facts) -> Iterator[Problem]:
+    launch, native = facts.plan.loopai["launch"], facts.native
+    if launch["nodes"] != 1:
+        yield _error("NODES", "only one node is supported", "set loopai.launch.nodes: 1", "loopai.launch.nodes")
+    for name in (*launch["env"], *launch["pass_env"]):
+        if name in OWNED:
+            message = f"loopai.launch may not set {name}: the launcher sets it, or it would change the trainer"
+            yield _error("ENV_NOT_ALLOWED", message, f"remove {name}", "loopai.launch.env")
+    use_cpu = native.get("use_cpu") is True
+    if not use_cpu:
+        yield from device_problems(launch["devices"], facts.host)
+        if not launch["devices"] and any(native.get(key) is True for key in ("bf16", "fp16", "pure_bf16")):
+            message = "half precision without a device: LLaMA-Factory refuses it on a CPU"
+            yield _error("BF16_ON_CPU", message, "set use_cpu: true and bf16: false, or name --devices", "bf16")
+    elif native.get("pure_bf16") is True or native.get("fp16") is True:
+        key = "pure_bf16" if native.get("pure_bf16") else "fp16"
+        yield _error("BF16_ON_CPU", f"'{key}' does not work on a CPU", f"set {key}: false", key)
+    blank = " " in facts.plan.loopai["backend"]["python"] + facts.versions.package_dir
+    if needs_torchrun(facts.plan) and blank:
+        message = "the environment's path has a blank: LLaMA-Factory cannot start torchrun from it"
+        yield _error("BLANK_IN_PATH", message, "use an environment whose path has no blank", "loopai.backend.python")
+
+
+def _disk(facts: Facts) -> Iterator[Problem]:
+    if facts.model.weights is not None:
+        inputs = facts.plan.loopai["inputs"]
+        data = sum(int(inputs[name].get("bytes") or 0) for name in ("train", "validation") if inputs.get(name))
+        found = disk.estimate(facts.native, facts.model.weights, facts.steps, data)
+        yield from disk.disk_problems(found, facts.host.free_bytes)
+
+
+def _is_json(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return isinstance(json.load(file), dict)
+    except (OSError, ValueError):
+        return False

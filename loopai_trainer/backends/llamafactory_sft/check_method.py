@@ -1,0 +1,148 @@
+"""Rules on the training method: LoRA targets, quantisation, DeepSpeed and FSDP, and the packages that they need."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from loopai_trainer.backends.llamafactory_sft.model_folder import ModelFolder, module_names
+from loopai_trainer.records import Problem, Severity, Versions
+
+PACKAGES: Mapping[str, str] = {
+    "deepspeed": "deepspeed",
+    "use_unsloth": "unsloth",
+    "enable_liger_kernel": "liger-kernel",
+    "use_galore": "galore-torch",
+    "use_apollo": "apollo-torch",
+    "use_badam": "badam",
+    "use_adam_mini": "adam-mini",
+    "use_swanlab": "swanlab",
+    "plot_loss": "matplotlib",
+    "predict_with_generate": "jieba",
+}
+"""Key -> distribution that it demands. Source: hparams/parser.py `_check_extra_dependencies`, 0.9.5."""
+
+QUANTIZERS: Mapping[str, str] = {"bnb": "bitsandbytes", "hqq": "hqq", "eetq": "eetq"}
+REPORTERS: Mapping[str, str] = {
+    "wandb": "wandb",
+    "tensorboard": "tensorboard",
+    "swanlab": "swanlab",
+    "mlflow": "mlflow",
+}
+DEQUANTIZED = ("mxfp4", "fp8")
+"""Formats that LLaMA-Factory turns back into plain weights, so that ZeRO-3 can have them (quantization.py, 0.9.5)."""
+
+
+def method_problems(native: Mapping[str, Any], model: ModelFolder, versions: Versions) -> list[Problem]:
+    """All findings on the method."""
+    sharded = _sharded(native)
+    return [
+        *_targets(native, model),
+        *_quantisation(native, model, sharded),
+        *_deepspeed(native),
+        *_packages(native, versions),
+    ]
+
+
+def _problem(severity: Severity, code: str, message: str, hint: str, field: str) -> Problem:
+    return Problem(severity, code, "config", message, hint, field=field)
+
+
+def _targets(native: Mapping[str, Any], model: ModelFolder) -> Iterator[Problem]:
+    """A misspelt target is skipped without a word as long as another one matches."""
+    if native.get("finetuning_type") != "lora" or model.weights is None or not model.weights.tensors:
+        return
+    known = module_names(model.weights)
+    for key in ("lora_target", "additional_target"):
+        value = native.get(key)
+        names = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+        for name in (str(item).strip() for item in names):
+            if name in ("", "all") or name.rpartition(".")[2] in known:
+                continue
+            close = difflib.get_close_matches(name, known, n=1)
+            listed = ", ".join(sorted(known)[:12])
+            message = f"'{key}' names {name!r}, which matches no module of the model (it has {listed})"
+            # Some architectures fuse expert weights while loading, so that file names are not the whole truth there.
+            severity: Severity = "warning" if "num_experts" in model.config else "error"
+            hint = f"did you mean {close[0]}?" if close else "use one of the model's modules"
+            yield _problem(severity, "LORA_TARGET_UNKNOWN", message, hint, key)
+
+
+def _quantisation(native: Mapping[str, Any], model: ModelFolder, sharded: str) -> Iterator[Problem]:
+    bits, method = native.get("quantization_bit"), native.get("finetuning_type")
+    stored = model.config.get("quantization_config")
+    kind = str(stored.get("quant_method", "unknown")).lower() if isinstance(stored, dict) else ""
+    if bits is not None and method not in ("lora", "oft"):
+        message = f"'quantization_bit' goes with LoRA and OFT only, not with finetuning_type {method}"
+        yield _problem("error", "QUANT_NEEDS_LORA", message, "remove quantization_bit, or use lora", "quantization_bit")
+    if kind and method not in ("lora", "oft") and kind not in DEQUANTIZED:
+        message = f"the model is stored quantised ({kind}): its weights cannot be trained in full"
+        yield _problem("error", "QUANT_NEEDS_LORA", message, "use finetuning_type: lora", "finetuning_type")
+    if sharded and kind and kind not in DEQUANTIZED:
+        message = f"the model is stored quantised ({kind}), which {sharded} cannot shard"
+        yield _problem("error", "QUANT_WITH_SHARDING", message, f"train without {sharded}", "deepspeed")
+    if sharded and bits is not None and not kind:
+        if native.get("quantization_method", "bnb") != "bnb" or bits != 4:
+            message = f"{sharded} goes with 4-bit bitsandbytes only, not with {bits} bit"
+            yield _problem("error", "QUANT_WITH_SHARDING", message, "set quantization_bit: 4", "quantization_bit")
+        else:
+            message = f"4-bit loading with {sharded} needs bitsandbytes >= 0.43 and versions that fit each other"
+            hint = f"try a short run first, or train without {sharded}"
+            yield _problem("warning", "QUANT_WITH_SHARDING", message, hint, "quantization_bit")
+
+
+def _deepspeed(native: Mapping[str, Any]) -> Iterator[Problem]:
+    config = deepspeed_config(native)
+    if not config:
+        return
+    zero = config.get("zero_optimization")
+    zero = zero if isinstance(zero, dict) else {}
+    if zero.get("stage") == 3 and zero.get("stage3_gather_16bit_weights_on_model_save") is not True:
+        message = "ZeRO-3 without stage3_gather_16bit_weights_on_model_save: checkpoints would hold no usable weights"
+        hint = "set stage3_gather_16bit_weights_on_model_save: true in the DeepSpeed JSON"
+        yield _problem("error", "ZERO3_NO_WEIGHTS", message, hint, "deepspeed")
+    for theirs, ours in (
+        ("train_micro_batch_size_per_gpu", "per_device_train_batch_size"),
+        ("gradient_accumulation_steps", "gradient_accumulation_steps"),
+    ):
+        if config.get(theirs, "auto") not in ("auto", native.get(ours)):
+            message = f"the DeepSpeed JSON says {theirs} {config[theirs]}, the YAML says {ours} {native.get(ours)}"
+            yield _problem("error", "DEEPSPEED_MISMATCH", message, f'set {theirs} to "auto" in the JSON', ours)
+
+
+def deepspeed_config(native: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The DeepSpeed configuration, from the YAML or from the file that it names; empty if there is none to read."""
+    value = native.get("deepspeed")
+    if isinstance(value, str):
+        try:
+            with open(value, "rb") as file:
+                value = json.load(file)
+        except (OSError, ValueError):
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _sharded(native: Mapping[str, Any]) -> str:
+    """What shards the weights, if anything does."""
+    zero = deepspeed_config(native).get("zero_optimization")
+    if isinstance(zero, dict) and zero.get("stage") == 3:
+        return "ZeRO-3"
+    return "FSDP" if native.get("fsdp") else ""
+
+
+def _packages(native: Mapping[str, Any], versions: Versions) -> Iterator[Problem]:
+    needed = [(key, package) for key, package in PACKAGES.items() if native.get(key)]
+    if native.get("quantization_bit") is not None:
+        method = str(native.get("quantization_method", "bnb"))
+        needed.append(("quantization_bit", QUANTIZERS.get(method, method)))
+    reporters = native.get("report_to")
+    for name in reporters if isinstance(reporters, list) else [reporters]:
+        if isinstance(name, str) and name in REPORTERS:
+            needed.append(("report_to", REPORTERS[name]))
+    for key, package in needed:
+        if package not in versions.distributions:
+            message = f"'{key}' needs the package {package}, which the training environment does not hold"
+            hint = f"install {package} in that environment, or remove {key}"
+            yield Problem("error", "PACKAGE_MISSING", "environment", message, hint, field=key)

@@ -1,0 +1,89 @@
+"""The program: every verb registered once; errors of usage become the same answers as all others."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from loopai_trainer import __version__
+from loopai_trainer.cli import analyze, cancel, events, guide, inspect, logs, prepare, run_prepared, setup, status, wait
+from loopai_trainer.cli import list as list_verb
+from loopai_trainer.cli import templates as templates_verb
+from loopai_trainer.cli.output import Output, show
+from loopai_trainer.errors import TrainerError, UsageError
+from loopai_trainer.operations.answer import failure
+
+EPILOG = (
+    "Exit codes: 0 done, 2 usage, 3 validation failed, 4 approval missing or used, 5 hash mismatch, "
+    "6 input changed, 7 busy, 8 orphaned training, 9 host unfit, 11 training failed, 12 export failed, 13 cancelled, 69 backend missing, "
+    "75 still running at the time limit, 130 interrupted (the training goes on)."
+)
+
+app = typer.Typer(
+    name="trainer",
+    help="Prepare a training plan, approve its hash, run exactly that.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+"""typer vendors click and exports only BadParameter; its base is click's UsageError."""
+_CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
+) -> None:
+    pass
+
+
+_VERBS = (
+    prepare, inspect, run_prepared, wait, status, list_verb, logs, events, cancel, analyze, guide, setup, templates_verb,
+)  # fmt: skip
+
+for _verb in _VERBS:
+    app.command(_verb.NAME, help=_verb.HELP)(_verb.command)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the program on `argv` and return its exit code. The one place that catches everything."""
+    output = Output(json="--json" in argv)
+    command = next((word for word in argv if not word.startswith("-")), "trainer")
+    try:
+        code = app(list(argv), standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except _CLICK_ERROR as error:
+        return _usage(command, error, output)
+    except typer.Abort:
+        return 130
+    except TrainerError as error:
+        answer = failure(command, error)
+    except Exception as error:  # noqa: BLE001 - the CLI's main is where the unforeseen becomes an answer
+        traceback.print_exc(file=sys.stderr)
+        text = f"{type(error).__name__}: {error}"
+        answer = failure(
+            command, TrainerError(text, code="UNHANDLED_EXCEPTION", hint="please report this", recoverable=False)
+        )
+    show(answer, output)
+    return answer.exit_code
+
+
+def _usage(command: str, error: Any, output: Output) -> int:
+    hint = f"see: trainer {command} --help" if command != "trainer" else "see: trainer --help"
+    refusal = UsageError(error.format_message(), hint=hint)
+    show(failure(command, refusal), output)
+    return refusal.exit_code

@@ -1,0 +1,97 @@
+"""The entry point: answers `--version`, `status VERSION --json` and `run-prepared` without typer, all else with it.
+
+Agents poll `status` and chain `run-prepared`; typer alone costs more CPU than they do. Only exact forms are taken here;
+anything else, every mistake included, goes to typer, which knows how to complain. A test holds the two paths together.
+"""
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+
+def main(argv: "Sequence[str] | None" = None) -> int:
+    """Run the program and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words == ["--version"]:
+        from loopai_trainer import __version__
+
+        sys.stdout.write(__version__ + "\n")
+        return 0
+    code = _fast(words)
+    if code is not None:
+        return code
+    from loopai_trainer.cli.app import run
+
+    return run(words)
+
+
+def _fast(words: "list[str]") -> int | None:
+    if words[:1] == ["status"]:
+        parsed = parse(words[1:], values=("--output-dir", "--task-id"), switches=("--json",))
+        return _status(*parsed) if parsed and parsed[1].get("--json") else None
+    if words[:1] == ["run-prepared"]:
+        values = ("--sha256", "--version-id", "--wait-timeout")
+        switches = ("--json", "--no-color", "--quiet", "--verify-all")
+        parsed = parse(words[1:], values=values, switches=switches)
+        return _run_prepared(*parsed) if parsed else None
+    return None
+
+
+def parse(
+    words: "Sequence[str]", *, values: "Sequence[str]", switches: "Sequence[str]"
+) -> "tuple[str, dict[str, Any]] | None":
+    """(the one positional argument, flags) if the words are of the plainest form; None: let typer look at them."""
+    positional: list[str] = []
+    flags: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name in values and name not in flags:
+            found = value if equals else next(rest, "")
+            if not found or found.startswith("-"):
+                return None
+            flags[name] = found
+        elif word in switches:
+            flags[word] = True
+        elif word.startswith("-"):
+            return None
+        else:
+            positional.append(word)
+    return (positional[0], flags) if len(positional) == 1 else None
+
+
+def _status(version: str, flags: "dict[str, Any]") -> int:
+    import os
+
+    from loopai_trainer.cli.output import Output, finish
+    from loopai_trainer.operations.status import status
+    from loopai_trainer.operations.targets import Scope
+
+    scope = Scope(os.environ, flags.get("--output-dir"), flags.get("--task-id"))
+    return finish("status", Output(json=True), lambda: status(version, scope))
+
+
+def _run_prepared(config: str, flags: "dict[str, Any]") -> int | None:
+    from loopai_trainer.cli import run_call
+    from loopai_trainer.cli.output import Output
+
+    timeout_s = _seconds(flags.get("--wait-timeout"))
+    if "--sha256" not in flags or timeout_s == -1:
+        return None
+    output = Output(json="--json" in flags, no_color="--no-color" in flags, quiet="--quiet" in flags)
+    call = run_call.Call(config, flags["--sha256"], flags.get("--version-id"), timeout_s, "--verify-all" in flags)
+    return run_call.run_prepared(call, output)
+
+
+def _seconds(text: str | None) -> float | None:
+    """A number of seconds; -1 for what typer has to refuse."""
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        return -1
+    return seconds if 0 <= seconds < float("inf") else -1

@@ -1,0 +1,108 @@
+"""Progress on stderr: a bar on a terminal, a line a minute elsewhere, nothing with --quiet."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from loopai_trainer.cli.output import Output
+
+LINE_EVERY_S = 60.0
+"""Elsewhere than on a terminal: often enough to show life, rarely enough for an agent's context."""
+SMALL_BYTES = 64 * 1024 * 1024
+"""Less than this is read before a bar could be seen."""
+
+
+def bytes_progress(output: Output) -> Callable[[str, int, int], None] | None:
+    """For prepare and the hashing before a launch: one line that is redrawn, on a terminal alone."""
+    if output.quiet or not sys.stderr.isatty():
+        return None
+
+    def report(what: str, done: int, total: int) -> None:
+        if total >= SMALL_BYTES:
+            end = "\n" if done >= total else ""
+            sys.stderr.write(f"\r{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB{end}")
+            sys.stderr.flush()
+
+    return report
+
+
+class RunProgress:
+    """Shows a run's state as it changes: `update` takes the state (interface section 5, status data)."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._bar = None if output.quiet or not sys.stderr.isatty() else _Bar(output)
+        self._last_line = 0.0
+        self._last_phase = ""
+
+    def update(self, state: Mapping[str, Any]) -> None:
+        """Redraw the bar, or print a line if the phase is new or a minute has passed."""
+        if self._bar:
+            self._bar.update(state)
+            return
+        phase, now = str(state.get("phase") or state.get("status")), time.monotonic()
+        if phase != self._last_phase or now - self._last_line >= LINE_EVERY_S:
+            self._last_phase, self._last_line = phase, now
+            self._output.talk(state_line(state))
+
+    def close(self) -> None:
+        """End the bar's line."""
+        if self._bar:
+            self._bar.close()
+
+
+def state_line(state: Mapping[str, Any]) -> str:
+    """One line: phase, step, loss, learning rate, time left."""
+    parts = [str(state.get("phase") or state.get("status")).replace("_", " ")]
+    if state.get("current_step") is not None:
+        parts.append(f"step {state['current_step']}/{state.get('total_steps') or '?'}")
+    for key, name in (("loss", "loss"), ("eval_loss", "eval loss"), ("learning_rate", "lr")):
+        if isinstance(state.get(key), int | float):
+            parts.append(f"{name} {state[key]:.4g}")
+    if isinstance(state.get("eta_s"), int | float):
+        parts.append(f"about {duration_text(state['eta_s'])} left")
+    return ", ".join(parts)
+
+
+def duration_text(seconds: float) -> str:
+    """`3 s`, `4 min`, `2 h 10 min`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+class _Bar:
+    """A rich progress bar on stderr; rich is loaded at its first update, after training has started."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._progress: Any = None
+        self._task: Any = None
+
+    def update(self, state: Mapping[str, Any]) -> None:
+        if self._progress is None:
+            self._start()
+        total = state.get("total_steps")
+        self._progress.update(
+            self._task, description=state_line(state), completed=state.get("current_step") or 0, total=total or None
+        )
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _start(self) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        from loopai_trainer.cli.views import console
+
+        columns = (BarColumn(bar_width=20), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=console(self._output, sys.stderr), transient=False)
+        self._task = self._progress.add_task("starting", total=None)
+        self._progress.start()

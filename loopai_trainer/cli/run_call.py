@@ -1,0 +1,124 @@
+"""What `run-prepared` and `wait` do in the terminal: talk, progress, signals. Shared by typer's path and the fast one.
+
+Light on purpose: nothing heavy is imported before training has started. Ctrl-C, SIGTERM and SIGHUP end the waiting
+alone (exit 130), never the run.
+"""
+
+import os
+import signal
+
+from loopai_trainer.cli.output import Output, finish
+from loopai_trainer.errors import EXIT_INTERRUPTED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from loopai_trainer.operations.answer import Answer
+    from loopai_trainer.operations.waiting import Watcher
+
+
+class Call:
+    """The arguments of run-prepared."""
+
+    __slots__ = ("config", "sha256", "verify_all", "version_id", "wait_timeout_s")
+
+    def __init__(
+        self,
+        config: str,
+        sha256: str,
+        version_id: str | None = None,
+        wait_timeout_s: float | None = None,
+        verify_all: bool = False,
+    ) -> None:
+        self.config = config
+        self.sha256 = sha256
+        self.version_id = version_id
+        self.wait_timeout_s = wait_timeout_s
+        self.verify_all = verify_all
+
+
+class _Detached(BaseException):
+    """A signal told this process to stop waiting; not an Exception, so that nothing takes it for a failure."""
+
+
+def run_prepared(call: Call, output: Output) -> int:
+    """Start or attach, wait, print the answer, return the exit code."""
+    from loopai_trainer.operations import run_prepared as operation
+
+    return _waited(
+        "run-prepared",
+        output,
+        lambda watch: operation.run_prepared(
+            call.config,
+            call.sha256,
+            os.environ,
+            version_id=call.version_id,
+            wait_timeout_s=call.wait_timeout_s,
+            verify_all=call.verify_all,
+            watch=watch,
+            talk=output.talk,
+        ),
+    )
+
+
+def wait(version: str, timeout_s: float | None, output_dir: str | None, task_id: str | None, output: Output) -> int:
+    """Wait for a run that goes on."""
+    from loopai_trainer.operations import wait as operation
+    from loopai_trainer.operations.targets import Scope
+
+    scope = Scope(os.environ, output_dir, task_id)
+    return _waited("wait", output, lambda watch: operation.wait(version, scope, timeout_s, watch))
+
+
+def _waited(command: str, output: Output, operation: "Callable[[Watcher], Answer]") -> int:
+    watcher = _LateProgress(output)
+    former = {number: signal.signal(number, _detach) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+
+    def watched() -> "Answer":
+        try:
+            return operation(watcher.update)
+        finally:
+            watcher.close()
+
+    try:
+        return finish(command, output, watched)
+    except _Detached:
+        output.talk("no longer waiting; a run that was started goes on" + watcher.reattach())
+        return EXIT_INTERRUPTED
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _detach(number: int, frame: "FrameType | None") -> None:
+    raise _Detached
+
+
+class _LateProgress:
+    """RunProgress, loaded with the first state that it has to show: by then training has been started."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._progress: object | None = None
+        self._run_dir = ""
+
+    def update(self, state: "dict[str, object]") -> None:
+        self._run_dir = str(state.get("run_dir") or "")
+        if self._output.quiet or not state.get("training_started"):
+            return
+        from loopai_trainer.cli.progress import RunProgress
+
+        if not isinstance(self._progress, RunProgress):
+            self._progress = RunProgress(self._output)
+        self._progress.update(state)
+
+    def reattach(self) -> str:
+        from loopai_trainer.operations import commands
+
+        return f"; wait for it with: {commands.wait(self._run_dir)}" if self._run_dir else ""
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.close()  # type: ignore[attr-defined] # RunProgress, imported late

@@ -1,0 +1,27 @@
+"""`trainer setup`: make the pinned environment of a backend."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from loopai_trainer.cli import options
+from loopai_trainer.cli.output import Output, finish
+
+NAME = "setup"
+HELP = "Install the pinned environment of a backend (llamafactory); reused if it is there already."
+
+
+def command(
+    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="llamafactory")],
+    json: options.Json = False,
+    no_color: options.NoColor = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Parse; one operation; one view."""
+    from loopai_trainer.operations.setup import setup
+
+    output = Output(json=json, no_color=no_color, quiet=quiet)
+    raise typer.Exit(finish(NAME, output, lambda: setup(backend, os.environ, output.talk)))

@@ -1,0 +1,213 @@
+"""What people see: each command's answer as text, at any width, with or without colour, and never cropped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+from rich.syntax import Syntax
+from rich.table import Table
+
+from loopai_trainer.cli.output import Output
+from loopai_trainer.operations.answer import Answer, problem_json
+
+SHOWN_PROBLEMS = 20
+"""More findings than this stand in the report file; the JSON has them all (capped per code)."""
+
+
+def console(output: Output, stream: TextIO) -> Console:
+    """A console for that stream that obeys the colour flags."""
+    colour = output.color(stream)
+    return Console(
+        file=stream, no_color=not colour, force_terminal=colour, highlight=False, soft_wrap=True, emoji=False
+    )
+
+
+def show(answer: Answer, output: Output) -> None:
+    """Print the answer for people: data on stdout, a refusal on stderr."""
+    if answer.data is not None:
+        view = _VIEWS.get(answer.command, _pairs)
+        view(console(output, sys.stdout), answer.data, answer.message)
+    if answer.error is not None:
+        _refusal(console(output, sys.stderr), answer)
+
+
+def _refusal(out: Console, answer: Answer) -> None:
+    error = answer.error
+    assert error is not None  # show() calls this for refusals alone
+    out.print(f"[bold red]trainer {answer.command}: {escape(error.message)}[/] [dim]({error.code})[/]")
+    problems = [problem_json(problem) for problem in error.problems]
+    for problem in problems[:SHOWN_PROBLEMS]:
+        out.print(_problem_line(problem))
+    if len(problems) > SHOWN_PROBLEMS:
+        out.print(f"  ... and {len(problems) - SHOWN_PROBLEMS} more findings")
+    if error.details.get("report_path"):
+        out.print(f"report: {escape(str(error.details['report_path']))}")
+    if error.hint:
+        out.print(f"[bold]hint:[/] {escape(error.hint)}")
+    if error.next_command:
+        out.print(f"next:  {escape(error.next_command)}")
+
+
+def _problem_line(problem: Mapping[str, Any]) -> str:
+    place = problem["path"] or problem["where"]
+    if problem["line"] is not None:
+        place = f"{place}:{problem['line']}"
+    elif problem["row"] is not None:
+        place = f"{place} row {problem['row']}"
+    if problem["field"]:
+        place = f"{place} [{problem['field']}]"
+    colour = "red" if problem["severity"] == "error" else "yellow"
+    said = f"{escape(place)}: {escape(problem['message'])}"
+    line = f"  [{colour}]{problem['severity']}[/] {said} [dim]({problem['code']})[/]"
+    return line + (f"\n        hint: {escape(problem['hint'])}" if problem["hint"] else "")
+
+
+def _approval(out: Console, data: Mapping[str, Any], message: str) -> None:
+    _warnings(out, data["warnings"])
+    out.print(f"\n[bold]{escape(data['config_path'])}[/]")
+    out.print(Syntax("", "yaml", theme="ansi_dark", background_color="default").highlight(data["config_yaml"]), end="")
+    out.print()
+    _table(out, data["summary"])
+    for where, counts in data["counts"].items():
+        if counts:
+            left_out = f", {counts['rejected']} left out" if counts["rejected"] else ""
+            out.print(f"{where}: {counts['usable']} rows used of {counts['input']}{left_out}")
+    out.print(f"\n{escape(message)}")
+    out.print(f"SHA-256  [bold]{data['config_sha256']}[/]")
+    out.print("Read the YAML above. To run exactly this, and nothing else:")
+    out.print(f"  {escape(data['next_command'])}")
+
+
+def _warnings(out: Console, warnings: Sequence[Mapping[str, Any]]) -> None:
+    for warning in warnings:
+        out.print(_problem_line(warning))
+
+
+def _table(out: Console, values: Mapping[str, Any]) -> None:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in values.items():
+        table.add_row(escape(name), escape(_shown(value)))
+    out.print(table, soft_wrap=False)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_shown, value)) or "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={_shown(item)}" for key, item in value.items()) or "-"
+    return str(value)
+
+
+def _pairs(out: Console, data: Mapping[str, Any], message: str) -> None:
+    if message:
+        out.print(escape(message))
+    _table(out, data)
+
+
+def _run(out: Console, data: Mapping[str, Any], message: str) -> None:
+    out.print(escape(message))
+    rows = {name: data.get(name) for name in _RUN_ROWS if data.get(name) is not None}
+    best = data.get("best_checkpoint")
+    if best:
+        rows["best_checkpoint"] = (
+            f"{best['name']} (step {best['step']}{'' if best['exact'] else ', nearest to the best step'})"
+        )
+    metric = data.get("best_metric")
+    if metric:
+        rows["best_metric"] = f"{metric['name']} = {metric['value']:g} at step {metric['step']} ({metric['mode']})"
+    _table(out, rows)
+    result = data.get("result")
+    if isinstance(result, Mapping) and result.get("curve"):
+        out.print(escape(str(result["curve"])), soft_wrap=True)
+
+
+_RUN_ROWS = (
+    "trainer_version_id",
+    "task_id",
+    "status",
+    "phase",
+    "current_step",
+    "total_steps",
+    "started_at",
+    "updated_at",
+    "run_dir",
+    "update_model_path",
+)
+
+
+def _list(out: Console, data: Mapping[str, Any], message: str) -> None:
+    out.print(escape(message))
+    if not data["runs"]:
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("version", "task", "status", "step", "best"):
+        table.add_column(name, overflow="fold")
+    for run in data["runs"]:
+        step = "-" if run["current_step"] is None else f"{run['current_step']}/{run['total_steps'] or '?'}"
+        best = run.get("best_checkpoint") or {}
+        table.add_row(run["trainer_version_id"], run["task_id"], run["status"], step, best.get("name", "-"))
+    out.print(table, soft_wrap=False)
+
+
+def _logs(out: Console, data: Mapping[str, Any], message: str) -> None:
+    for line in data["lines"]:
+        out.file.write(line + "\n")
+
+
+def _events(out: Console, data: Mapping[str, Any], message: str) -> None:
+    for event in data["events"]:
+        out.print(escape(event_line(event)))
+    if not data["events"]:
+        out.print("no events yet")
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    """One event on one line."""
+    return f"{event['seq']:>5} {event['time']} {event['current']:<12} {event['status']:<10} {event['message']}"
+
+
+def _analysis(out: Console, data: Mapping[str, Any], message: str) -> None:
+    out.print(escape(data["summary"]["reason"]))
+    for warning in data["summary"].get("warnings", ()):
+        out.print(f"  [yellow]warning[/] {escape(str(warning))}")
+    table = Table(box=None, pad_edge=False)
+    for name in ("checkpoint", "step", "complete", "why"):
+        table.add_column(name, overflow="fold")
+    chosen = (data["best_checkpoint"] or {}).get("name")
+    for checkpoint in data["checkpoints"]:
+        mark = " *" if checkpoint["name"] == chosen else ""
+        complete = "yes" if checkpoint["complete"] else "no"
+        table.add_row(checkpoint["name"] + mark, str(checkpoint["step"]), complete, escape(checkpoint["why"] or ""))
+    if data["checkpoints"]:
+        out.print(table, soft_wrap=False)
+
+
+def _templates(out: Console, data: Mapping[str, Any], message: str) -> None:
+    _table(out, {item["name"]: item["title"] for item in data["templates"]})
+
+
+_VIEWS: Mapping[str, Callable[[Console, Mapping[str, Any], str], None]] = {
+    "prepare": _approval,
+    "inspect": _approval,
+    "run-prepared": _run,
+    "wait": _run,
+    "status": _run,
+    "cancel": _run,
+    "list": _list,
+    "logs": _logs,
+    "events": _events,
+    "analyze": _analysis,
+    "templates": _templates,
+}

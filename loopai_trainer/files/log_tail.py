@@ -1,0 +1,70 @@
+"""The end of a log of any size in constant memory; carriage returns end a line too, control codes are taken out."""
+
+from __future__ import annotations
+
+import os
+import re
+
+MAX_BYTES = 1 << 20
+"""So much of the end is looked at: a progress bar may have written one "line" of many megabytes."""
+MAX_LINE = 4000
+
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def tail(path: str, count: int) -> tuple[list[str], bool]:
+    """(the last `count` lines, whether there is more before them). A missing file has no lines."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - MAX_BYTES))
+            data = file.read(MAX_BYTES)
+    except FileNotFoundError:
+        return [], False
+    lines = split_lines(data)
+    cut_start = size > MAX_BYTES
+    if cut_start and len(lines) > 1:
+        lines = lines[1:]  # its beginning was not read
+    return lines[-count:] if count else [], cut_start or len(lines) > count
+
+
+def split_lines(data: bytes) -> list[str]:
+    """Text lines of raw output: bytes that are no UTF-8 are replaced, empty redraws left out, long lines shortened."""
+    text = data.decode("utf-8", "replace")
+    return [_shortened(_ESCAPES.sub("", line)) for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= MAX_LINE else line[:MAX_LINE] + f" ... ({len(line) - MAX_LINE} more characters)"
+
+
+class Follower:
+    """New lines of a growing file, across rotation: a file that was replaced or cut is read from its beginning."""
+
+    def __init__(self, path: str, *, from_end: bool) -> None:
+        self.path = path
+        self._offset = 0
+        self._inode: int | None = None
+        self._rest = b""
+        if from_end and os.path.exists(path):
+            status = os.stat(path)
+            self._offset, self._inode = status.st_size, status.st_ino
+
+    def lines(self) -> list[str]:
+        """Whole lines that were written since the last call."""
+        try:
+            with open(self.path, "rb") as file:
+                status = os.fstat(file.fileno())
+                if status.st_ino != self._inode or status.st_size < self._offset:
+                    self._inode, self._offset = status.st_ino, 0
+                file.seek(self._offset)
+                data = file.read(MAX_BYTES)
+        except FileNotFoundError:
+            return []
+        self._offset += len(data)
+        buffered = self._rest + data
+        end = max(buffered.rfind(b"\n"), buffered.rfind(b"\r")) + 1
+        if len(buffered) - end > MAX_BYTES:
+            end = len(buffered)
+        self._rest = buffered[end:]
+        return split_lines(buffered[:end])

@@ -1,0 +1,62 @@
+"""Copies of small inputs that training reads (DeepSpeed JSON, chat templates): what was checked is what runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from loopai_trainer.errors import ConfigError
+from loopai_trainer.files import atomic
+from loopai_trainer.records import Problem
+
+MAX_BYTES = 16 * 1024 * 1024
+"""More than this is no small structural input."""
+
+
+class Copy(NamedTuple):
+    """A copy to be written: its absolute path, its bytes and their SHA-256 (lower-case hex)."""
+
+    path: str
+    data: bytes
+    sha256: str
+
+
+def take(native: Mapping[str, Any], keys: Sequence[str], folder: str) -> tuple[dict[str, Any], list[Copy]]:
+    """Point each of `keys` that names a file at its copy in `folder`. Raises ConfigError for an unreadable file."""
+    changed = dict(native)
+    copies: list[Copy] = []
+    for key in keys:
+        value = native.get(key)
+        if isinstance(value, str) and value:
+            copy = _copy_of(key, value, folder)
+            copies.append(copy)
+            changed[key] = copy.path
+    return changed, copies
+
+
+def write(copies: Sequence[Copy]) -> None:
+    """Write the copies, read-only (mode 0444)."""
+    for copy in copies:
+        atomic.make_private_dir(str(Path(copy.path).parent))
+        atomic.write_bytes(copy.path, copy.data, mode=0o444)
+
+
+def _copy_of(key: str, path: str, folder: str) -> Copy:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise _refusal(key, path, f"cannot be read: {error.strerror}") from None
+    if len(data) > MAX_BYTES:
+        raise _refusal(key, path, f"is larger than {MAX_BYTES} bytes")
+    source = Path(path)
+    return Copy(str(Path(folder) / f"{key}{source.suffix}"), data, hashlib.sha256(data).hexdigest())
+
+
+def _refusal(key: str, path: str, said: str) -> ConfigError:
+    problem = Problem(
+        "error", "FILE_UNREADABLE", "config", f"{key}: {path} {said}", "name a readable file", path=path, field=key
+    )
+    return ConfigError(problem.message, hint=problem.hint, problems=[problem])

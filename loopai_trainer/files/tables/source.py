@@ -1,0 +1,43 @@
+"""The file behind a table: its bytes read once, in blocks, hashed and counted on the way."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Literal
+
+BLOCK_BYTES = 1 << 20
+
+
+class SourceTable:
+    """Rows of one source file. `unit` says what positions count: 1-based lines or 0-based rows.
+
+    After `rows()` was read to its end, `sha256` (lower-case hex) and `bytes_read` describe the whole file.
+    """
+
+    layout = ""
+    unit: Literal["line", "row"] = "line"
+
+    def __init__(self, path: str, size_bytes: int) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self.bytes_read = 0
+        self.notes: list[str] = []
+        self._digest = hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the bytes read so far."""
+        return self._digest.hexdigest()
+
+    def rows(self) -> Iterator[tuple[int, object]]:
+        """(position, decoded row or Fault), in file order, in constant memory. Raises nothing for what a file holds."""
+        raise NotImplementedError
+
+    def blocks(self) -> Iterator[bytes]:
+        """The file's bytes. Raises OSError."""
+        with open(self.path, "rb", buffering=0) as file:
+            while block := file.read(BLOCK_BYTES):
+                self._digest.update(block)
+                self.bytes_read += len(block)
+                yield block

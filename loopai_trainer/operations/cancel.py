@@ -1,0 +1,42 @@
+"""cancel: ask the run's worker to stop the whole process tree, and wait until it has; checkpoints stay."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+
+from loopai_trainer.errors import UsageError
+from loopai_trainer.operations import targets, waiting
+from loopai_trainer.operations.answer import Answer
+from loopai_trainer.operations.status import describe, sentence
+from loopai_trainer.rules.run_state import ORPHAN
+from loopai_trainer.worker.attach import orphaned
+from loopai_trainer.worker.cancelling import request_cancel
+
+
+def cancel(version: str, scope: targets.Scope, timeout_s: float) -> Answer:
+    """The run as it is once it has stopped; exit 75 if it has not within `timeout_s`.
+
+    Raises UsageError for a run that has not been started, Orphaned where no worker lives to do it.
+    """
+    run = targets.find(version, scope)
+    asked, seen = request_cancel(run, f"{_user()} (pid {os.getpid()})")
+    if seen.verdict.action == ORPHAN:
+        raise orphaned(run, seen)
+    if not asked and seen.verdict.status in ("prepared", "approved"):
+        raise UsageError(f"{run.version_id} has not been started", code="NOT_STARTED", hint="there is nothing to stop")
+    if asked:
+        ended = waiting.until_end(run, None, deadline=time.monotonic() + timeout_s)
+        if ended is None:
+            return waiting.still_running("cancel", run)
+        seen = ended
+    data = describe(run, seen)
+    return Answer("cancel", data, status=data["status"], message=sentence(data))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,33 @@
+"""The commands that answers tell people and agents to type next. Light: `run-prepared` prints one first of all."""
+
+import shlex
+
+
+def run_prepared(config_path: str, sha256: str) -> str:
+    """Starts exactly the YAML with that hash, or re-attaches to it."""
+    return shlex.join(["trainer", "run-prepared", config_path, "--sha256", sha256])
+
+
+def inspect(config_path: str) -> str:
+    """Shows and re-checks a prepared YAML."""
+    return shlex.join(["trainer", "inspect", config_path])
+
+
+def wait(run_path: str) -> str:
+    """Waits for a run that goes on."""
+    return shlex.join(["trainer", "wait", run_path])
+
+
+def status(run_path: str) -> str:
+    """Says where a run is."""
+    return shlex.join(["trainer", "status", run_path])
+
+
+def logs(run_path: str) -> str:
+    """Shows what training printed."""
+    return shlex.join(["trainer", "logs", run_path])
+
+
+def setup(backend: str) -> str:
+    """Makes the pinned environment of a backend."""
+    return shlex.join(["trainer", "setup", backend])

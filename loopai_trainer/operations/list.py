@@ -1,0 +1,32 @@
+"""list: the runs that are known, newest first."""
+
+from __future__ import annotations
+
+from loopai_trainer.operations import targets
+from loopai_trainer.operations.answer import Answer
+from loopai_trainer.operations.status import describe
+from loopai_trainer.worker.observe import observe
+
+SHORT = (
+    "task_id",
+    "trainer_version_id",
+    "status",
+    "phase",
+    "current_step",
+    "total_steps",
+    "started_at",
+    "updated_at",
+    "run_dir",
+    "best_checkpoint",
+)
+
+
+def list_runs(scope: targets.Scope, limit: int) -> Answer:
+    """At most `limit` runs; version ids that we make sort by time, so only the newest are looked into."""
+    runs = sorted(targets.all_runs(scope), key=lambda run: run.version_id, reverse=True)
+    shown = []
+    for run in runs[:limit]:
+        data = describe(run, observe(run))
+        shown.append({name: data.get(name) for name in SHORT})
+    message = f"{len(runs)} runs" if len(runs) <= limit else f"the newest {limit} of {len(runs)} runs"
+    return Answer("list", {"count": len(runs), "runs": shown}, message=message if runs else "no runs yet")

@@ -1,0 +1,42 @@
+"""logs: what training printed, or the worker's own log; constant memory whatever their size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from loopai_trainer.files.log_tail import Follower, tail
+from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.operations import targets
+from loopai_trainer.operations.answer import Answer
+from loopai_trainer.rules.run_state import ATTACH, RETRY
+from loopai_trainer.worker.observe import observe
+
+POLL_S = 0.2
+
+
+def logs(version: str, scope: targets.Scope, count: int, worker: bool = False) -> Answer:
+    """The last `count` lines."""
+    run = targets.find(version, scope)
+    path = _path(run, worker)
+    lines, truncated = tail(path, count)
+    message = "" if lines else f"{path} has no lines yet"
+    return Answer("logs", {"path": path, "lines": lines, "truncated": truncated}, message=message)
+
+
+def follow_logs(version: str, scope: targets.Scope, count: int, worker: bool = False) -> Iterator[str]:
+    """The last `count` lines, then new ones until the run has ended."""
+    run = targets.find(version, scope)
+    path = _path(run, worker)
+    follower = Follower(path, from_end=True)
+    yield from tail(path, count)[0]
+    while True:
+        goes_on = observe(run).verdict.action in (ATTACH, RETRY)
+        yield from follower.lines()
+        if not goes_on:
+            return
+        time.sleep(POLL_S)
+
+
+def _path(run: RunDir, worker: bool) -> str:
+    return run.worker_log if worker else run.train_log

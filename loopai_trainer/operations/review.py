@@ -1,0 +1,69 @@
+"""The review of a plan that `prepare` and `inspect` share: everything that can be known before a device is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from loopai_trainer.contract import Backend
+from loopai_trainer.errors import ConfigError
+from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.host import devices
+from loopai_trainer.operations import commands
+from loopai_trainer.operations.answer import problem_json
+from loopai_trainer.records import Plan, Problem, Versions
+
+
+class Review(NamedTuple):
+    """Red flags stand first in `warnings`."""
+
+    warnings: tuple[Problem, ...]
+    errors: tuple[Problem, ...]
+    summary: Mapping[str, Any]
+
+
+def review(plan: Plan, backend: Backend, versions: Versions, lines: Mapping[str, int], run: RunDir) -> Review:
+    """All findings on a final YAML; `lines` maps its keys to lines."""
+    found = [
+        *backend.red_flags(plan),
+        *backend.template_problems(plan.native, lines, versions),
+        *backend.check(plan, versions, devices.read_host(run.path)),
+    ]
+    return Review(
+        tuple(problem for problem in found if problem.severity == "warning"),
+        tuple(problem for problem in found if problem.severity == "error"),
+        backend.summary(plan),
+    )
+
+
+def refuse(errors: Sequence[Problem], path: str) -> ConfigError:
+    """All errors of a plan in one refusal."""
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return ConfigError(f"{path}: {errors[0].message}{more}", hint=errors[0].hint, problems=errors)
+
+
+def approval_data(plan: Plan, run: RunDir, summary: Mapping[str, Any], warnings: Sequence[Problem]) -> dict[str, Any]:
+    """The data of `prepare --json` and `inspect --json` (interface section 5)."""
+    inputs = plan.loopai["inputs"]
+    return {
+        "config_path": run.config,
+        "config_yaml": plan.text,
+        "config_sha256": plan.sha256,
+        "trainer_version_id": plan.version_id,
+        "task_id": plan.task_id,
+        "train_framework": plan.framework,
+        "train_stage": plan.stage,
+        "run_dir": run.path,
+        "summary": dict(summary),
+        "counts": {name: _counts(inputs.get(name)) for name in ("train", "validation")},
+        "warnings": [problem_json(problem) for problem in warnings],
+        "diff": None,
+        "next_command": commands.run_prepared(run.config, plan.sha256),
+    }
+
+
+def _counts(entry: Mapping[str, Any] | None) -> dict[str, int] | None:
+    if not entry:
+        return None
+    rejected = entry.get("rejected", 0)
+    return {"input": entry["rows"] + rejected, "usable": entry["rows"], "rejected": rejected}

@@ -1,0 +1,120 @@
+"""run-prepared: check the approved hash and all under it, start exactly that or attach to it, wait for the end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from loopai_trainer import backends
+from loopai_trainer.errors import HostUnfit, PlanChanged
+from loopai_trainer.operations import approvals, commands, inputs, waiting
+from loopai_trainer.operations.inspect import check_identity, read_config, run_of_config
+from loopai_trainer.rules import plan as plans
+from loopai_trainer.rules.run_state import FINISH, START
+from loopai_trainer.worker.attach import StartRequest, start_or_attach
+
+if TYPE_CHECKING:
+    from loopai_trainer.contract import Backend
+    from loopai_trainer.files.run_dir import RunDir
+    from loopai_trainer.operations.answer import Answer
+    from loopai_trainer.operations.waiting import Watcher
+    from loopai_trainer.records import Plan
+
+MAX_ROUNDS = 3
+"""A worker that dies while finishing is followed by another; more deaths than this are no accident."""
+
+
+def run_prepared(
+    config_path: str,
+    sha256: str,
+    environ: Mapping[str, str],
+    *,
+    version_id: str | None = None,
+    wait_timeout_s: float | None = None,
+    verify_all: bool = False,
+    watch: Watcher | None = None,
+    talk: Callable[[str], None] = lambda line: None,
+    approved_via: str = "hash",
+) -> Answer:
+    """The run's own outcome, or exit 75 at `wait_timeout_s`. Raises what refuses the start (interface section 6)."""
+    deadline = None if wait_timeout_s is None else time.monotonic() + wait_timeout_s
+    run = run_of_config(config_path)
+    talk(f"run {run.version_id}\nre-attach at any time with: {commands.run_prepared(run.config, sha256)}")
+    if version_id is not None and version_id != run.version_id:
+        raise PlanChanged(
+            f"{run.config} is another version\n  expected: {version_id}\n  got:      {run.version_id}",
+            hint="name the YAML of the version that was approved",
+        )
+    start = _Start(run, sha256, environ, verify_all, approved_via)
+    rounds = 0
+    while True:
+        rounds += 1
+        attached = start_or_attach(run, sha256, start)
+        seen = attached.observation
+        if attached.kind != "finished" or seen is None:
+            seen = waiting.until_end(run, watch, deadline=deadline, child_pid=attached.worker_pid)
+        if seen is None:
+            return waiting.still_running("run-prepared", run)
+        gave_up = rounds == MAX_ROUNDS or bool(seen.state.get("error"))
+        if gave_up or seen.verdict.action not in (FINISH, START):
+            return waiting.ended("run-prepared", run, seen)
+
+
+class _Start:
+    """Called under run.lock, at most once a start: every check, then the approval is used up (interface section 6)."""
+
+    def __init__(
+        self, run: RunDir, sha256: str, environ: Mapping[str, str], verify_all: bool, approved_via: str
+    ) -> None:
+        self.run = run
+        self.sha256 = sha256
+        self.environ = environ
+        self.verify_all = verify_all
+        self.approved_via = approved_via
+
+    def __call__(self) -> StartRequest:
+        run = self.run
+        data = read_config(run)
+        plan = self._approved(data)
+        check_identity(plan, run)
+        approvals.check(run, plan, self.approved_via, self.environ)
+        backend = backends.get(plan.framework, plan.stage)
+        inputs.verify(plan, backend, self.environ, verify_all=self.verify_all)
+        check_host(plan, backend)
+        approvals.consume(run, plan, self.approved_via, self.environ)
+        return StartRequest(data, self.sha256, plan.task_id, plan.loopai["launch"]["executor"])
+
+    def _approved(self, data: bytes) -> Plan:
+        try:
+            return plans.approve(data, self.sha256, self.run.config).plan
+        except PlanChanged as error:
+            raise self._with_changed_yaml(error, data) from None
+
+    def _with_changed_yaml(self, error: PlanChanged, data: bytes) -> PlanChanged:
+        changed: dict[str, Any] = {
+            "config_path": self.run.config,
+            "config_yaml": data.decode("utf-8", "replace"),
+            "config_sha256": plans.digest(data),
+            "diff": None,
+        }
+        return PlanChanged(
+            error.message,
+            hint=error.hint,
+            next_command=commands.inspect(self.run.config),
+            details={**error.details, "changed": changed},
+        )
+
+
+def check_host(plan: Plan, backend: Backend) -> None:
+    """Whether this host can run the plan now: devices, ports. Raises HostUnfit (exit 9)."""
+    problems = backend.launch_problems(plan)
+    devices = plan.loopai["launch"]["devices"]
+    if devices:
+        from loopai_trainer.host import devices as host_devices
+
+        problems += host_devices.device_problems(devices, host_devices.read_host(os.getcwd()))
+    if problems:
+        first = problems[0]
+        raise HostUnfit(first.message, code=first.code, hint=first.hint, problems=problems)

@@ -1,0 +1,155 @@
+"""Where settings come from on this machine: starter.yaml, an explicit state, keyword arguments and the environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from loopai_trainer import backends
+from loopai_trainer.contract import Backend
+from loopai_trainer.errors import SettingsError, UsageError
+from loopai_trainer.records import Field, Settings
+from loopai_trainer.rules import settings as rules
+from loopai_trainer.rules import yaml_text
+
+DEFAULT_STAGES = {"llamafactory": "sft", "verl": "grpo"}
+
+
+class Request(NamedTuple):
+    """What a caller says: settings by name, files of settings, native overrides (`--set`), and its environment.
+
+    `thread_id` is the API's name for the task when nothing else names it. `state` beats `state_path`. `backend_flags`
+    are flags whose setting is called differently by each backend (`--env`, `--backend-dir`).
+    """
+
+    keyword: Mapping[str, Any]
+    environ: Mapping[str, str]
+    config_path: str | None = None
+    state_path: str | None = None
+    state: Mapping[str, Any] | None = None
+    overrides: Sequence[str] = ()
+    backend_flags: Mapping[str, str] = {}
+    thread_id: str | None = None
+
+
+class Resolved(NamedTuple):
+    """Settings with the backend that they name and all fields that apply."""
+
+    settings: Settings
+    backend: Backend
+    fields: tuple[Field, ...]
+
+
+def resolve(request: Request) -> Resolved:
+    """Settings by the order of interface section 2. Raises SettingsError."""
+    layers = _layers(request)
+    keyword = {name: value for name, value in request.keyword.items() if value is not None}
+    framework, stage = _framework(keyword, request.environ, layers)
+    backend = backends.get(framework, stage)
+    fields = (*_general(stage), *backend.fields())
+    for field in fields:
+        if field.flag and field.flag in request.backend_flags:
+            keyword[field.name] = request.backend_flags[field.flag]
+    return Resolved(rules.resolve(fields, keyword, request.environ, layers), backend, fields)
+
+
+def named_options(options: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` texts of `--option`. Raises UsageError."""
+    named: dict[str, str] = {}
+    for text in options:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"--option {text!r} is not NAME=VALUE", hint="for example --option allow_overlap=true")
+        named[name.strip()] = value
+    return named
+
+
+def read_state(path: str) -> dict[str, Any]:
+    """A state file, JSON or YAML by its content. Raises SettingsError with file and line."""
+    text = _text(path)
+    if text.lstrip().startswith("{"):
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise SettingsError(f"{path}: not valid JSON: {error}", hint="correct the state file") from None
+        if isinstance(value, dict):
+            return value
+    return yaml_text.load(text, path, "settings").values
+
+
+def _framework(
+    keyword: Mapping[str, Any], environ: Mapping[str, str], layers: Sequence[rules.Layer]
+) -> tuple[str, str]:
+    wanted = [field for field in rules.GENERAL if field.name in ("train_framework", "train_stage")]
+    known = {name: keyword[name] for name in ("train_framework", "train_stage") if name in keyword}
+    chosen = rules.resolve(wanted, known, environ, layers)
+    stage = chosen.text("train_stage")
+    framework = chosen.text("train_framework")
+    if chosen.origin("train_framework") == "default" and stage == "grpo":
+        framework = "verl"
+    return framework, stage or DEFAULT_STAGES.get(framework, "")
+
+
+def _general(stage: str) -> tuple[Field, ...]:
+    # The stage's default depends on the framework, the task type of spec/001; everything else stands in the table.
+    return tuple(
+        Field(**{**_as_keywords(field), "default": stage}) if field.name == "train_stage" else field
+        for field in rules.GENERAL
+    )
+
+
+def _as_keywords(field: Field) -> dict[str, Any]:
+    return {name: getattr(field, name) for name in field.__slots__}
+
+
+def _layers(request: Request) -> list[rules.Layer]:
+    layers: list[rules.Layer] = []
+    state = request.state if request.state is not None else None
+    if state is None and request.state_path:
+        state = read_state(request.state_path)
+    if state is not None:
+        layers += _state_layers(state, "state")
+    if request.config_path:
+        layers += _starter_layers(request.config_path)
+    if request.thread_id:
+        layers.append(rules.Layer("thread_id", {"task_id": request.thread_id}))
+    return layers
+
+
+def _state_layers(state: Mapping[str, Any], label: str) -> list[rules.Layer]:
+    top = {key: value for key, value in state.items() if not isinstance(value, Mapping)}
+    system = {**top, **_section(state, "system", label)}
+    return [rules.Layer(f"{label}.trainer", _section(state, "trainer", label)), rules.Layer(f"{label}.system", system)]
+
+
+def _starter_layers(path: str) -> list[rules.Layer]:
+    document = yaml_text.load(_text(path), path, "settings")
+    states = _section(document.values, "default_states", path)
+    system = {
+        **_section(document.values, "system", path),
+        **{k: v for k, v in states.items() if not isinstance(v, dict)},
+    }
+    trainer = _section(states, "trainer", f"{path} default_states")
+    return [rules.Layer(f"{path} default_states.trainer", trainer), rules.Layer(f"{path} system", system)]
+
+
+def _section(mapping: Mapping[str, Any], name: str, label: str) -> Mapping[str, Any]:
+    section = mapping.get(name)
+    if section is None:
+        return {}
+    if not isinstance(section, Mapping):
+        raise SettingsError(f"{label}: '{name}' is not a mapping", hint=f"make '{name}' a mapping of settings")
+    return section
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise SettingsError(f"there is no file {path}", hint="name an existing file") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 at byte {error.start}", hint="save it as UTF-8") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}", hint="name a readable file") from None

@@ -1,0 +1,69 @@
+"""status: what a run is now, from its locks, records and files. Reads only; light, since agents poll it."""
+
+import os
+
+from loopai_trainer.operations import targets
+from loopai_trainer.operations.answer import Answer
+from loopai_trainer.worker.observe import observe, read_result
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from loopai_trainer.files.run_dir import RunDir
+    from loopai_trainer.worker.observe import Observation
+
+_PROGRESS = ("phase", "current_step", "total_steps", "started_at", "updated_at")
+_EXTRA = ("loss", "eval_loss", "learning_rate", "eta_s", "attempt")
+RESULTS = ("best_checkpoint", "best_metric", "update_model_path", "checkpoints", "result", "duration_s")
+
+
+def status(version: str, scope: targets.Scope) -> Answer:
+    """The status answer of a version or run directory; a failed run is a good answer (exit 0). Raises NotFound."""
+    run = targets.find(version, scope)
+    data = describe(run, observe(run))
+    return Answer("status", data, status=data["status"], message=sentence(data))
+
+
+def describe(run: "RunDir", seen: "Observation") -> "dict[str, Any]":
+    """The data of `status --json` (interface section 5); results are there once the run has ended."""
+    state = seen.state
+    data: dict[str, Any] = {
+        "task_id": state.get("task_id") or os.path.basename(targets.open_run(run.path).task.path),
+        "trainer_version_id": run.version_id,
+        "status": seen.verdict.status,
+        **{name: state.get(name) for name in _PROGRESS},
+        "config_sha256": state.get("config_sha256") or _present_hash(run),
+        "run_dir": run.path,
+        **{name: state[name] for name in _EXTRA if state.get(name) is not None},
+    }
+    if seen.verdict.code:
+        data["error"] = {"code": seen.verdict.code, "detail": seen.verdict.message}
+    elif state.get("error"):
+        data["error"] = state["error"]
+    if seen.verdict.status in ("completed", "failed", "cancelled"):
+        result = read_result(run) or {}
+        data |= {name: result.get(name) for name in RESULTS}
+        data["error"] = result.get("error") or data.get("error")
+    return data
+
+
+def sentence(data: "dict[str, Any]") -> str:
+    """One line for people."""
+    text = f"{data['trainer_version_id']} is {data['status']}"
+    if data.get("current_step") is not None and data["status"] not in ("completed", "prepared"):
+        text += f" at step {data['current_step']} of {data.get('total_steps') or '?'}"
+    error = data.get("error")
+    if error:
+        text += f": {error.get('detail') or error.get('message') or error.get('code')}"
+    return text
+
+
+def _present_hash(run: "RunDir") -> str | None:
+    import hashlib
+
+    try:
+        with open(run.config, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None

@@ -1,0 +1,106 @@
+"""Finding the run that a caller names: a version id, an unambiguous prefix of one, or a run directory.
+
+Light on purpose: `status --json` imports it.
+"""
+
+import os
+
+from loopai_trainer.errors import NotFound, UsageError
+from loopai_trainer.files import atomic, run_index
+from loopai_trainer.files.run_dir import RunDir, TaskDir, valid_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+
+class Scope:
+    """Where to look: `--output-dir` and `--task-id` narrow it; without them ./outputs and the index are read."""
+
+    __slots__ = ("environ", "output_dir", "task_id")
+
+    def __init__(self, environ: "Mapping[str, str]", output_dir: str | None = None, task_id: str | None = None) -> None:
+        self.environ = environ
+        self.output_dir = output_dir
+        self.task_id = task_id
+
+
+def find(target: str, scope: Scope) -> RunDir:
+    """The run that `target` names. Raises NotFound, or UsageError if a prefix fits several."""
+    if os.sep in target or target in (".", ".."):
+        return _run_at(target)
+    if not valid_id(target):
+        raise UsageError(
+            f"'{target}' is not a version id", hint="give an id as `trainer list` prints it, or a run directory"
+        )
+    matches = {run.version_id: run for run in all_runs(scope) if run.version_id.startswith(target)}
+    if target in matches:
+        return matches[target]
+    if not matches:
+        raise NotFound(f"no run '{target}' is known", hint="see `trainer list`, or name --output-dir")
+    if len(matches) > 1:
+        raise UsageError(
+            f"'{target}' fits {len(matches)} runs: {', '.join(sorted(matches)[:5])}", hint="give more of the id"
+        )
+    return next(iter(matches.values()))
+
+
+def all_runs(scope: Scope) -> "Iterator[RunDir]":
+    """Every run in the scope, each once: those below the output directory, then (unless it was named) the index's."""
+    seen: set[str] = set()
+    folder = scope.output_dir or scope.environ.get("OUTPUT_DIR") or "./outputs"
+    yield from _each_once(_below(os.path.abspath(folder), scope.task_id), seen)
+    if not scope.output_dir:
+        for run in _each_once(run_index.known_runs(scope.environ), seen):
+            if scope.task_id is None or _task_of(run) == scope.task_id:
+                yield run
+
+
+def open_run(path: str) -> RunDir:
+    """The run in that directory; its version id and task are those that plan.json noted, else what its place says."""
+    run = RunDir(path)
+    try:
+        noted = atomic.read_json(run.plan) or {}
+    except (OSError, ValueError):
+        return run
+    version_id, task_dir = noted.get("version_id"), noted.get("task_dir")
+    if not isinstance(version_id, str) or not isinstance(task_dir, str):
+        return run
+    return RunDir(path, version_id, TaskDir(os.path.dirname(task_dir), os.path.basename(task_dir)))
+
+
+def _each_once(runs: "Iterable[RunDir]", seen: set[str]) -> "Iterator[RunDir]":
+    for run in runs:
+        if run.path not in seen:
+            seen.add(run.path)
+            yield run
+
+
+def _task_of(run: RunDir) -> str:
+    return os.path.basename(open_run(run.path).task.path)
+
+
+def _below(output_dir: str, task_id: str | None) -> "Iterator[RunDir]":
+    for task in _folders(output_dir):
+        if task_id is None or os.path.basename(task) == task_id:
+            yield from map(RunDir, _folders(os.path.join(task, "trainer")))
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.path for entry in entries if entry.is_dir())
+    except OSError:
+        return []
+
+
+def _run_at(path: str) -> RunDir:
+    run = open_run(path)
+    if not os.path.isdir(run.path):
+        raise NotFound(f"there is no run directory {run.path}", hint="see `trainer list` for the runs that are known")
+    if not any(os.path.exists(file) for file in (run.config, run.run_state, run.result)):
+        raise NotFound(
+            f"{run.path} is not a run directory: it holds no training_config.yaml",
+            hint="name the folder that `trainer prepare` printed as run directory",
+        )
+    return run

@@ -1,0 +1,83 @@
+"""The template of a plan: found, read, tuned by the keyword rules, overridden by `--set`; each change has its reason."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from loopai_trainer.errors import ConfigError, UsageError
+from loopai_trainer.files import templates
+from loopai_trainer.records import Settings
+from loopai_trainer.rules import tuning, yaml_text
+
+
+class TemplateUse(NamedTuple):
+    """`values` is what the draft starts from; `lines` maps keys that stand in the template to their 1-based lines."""
+
+    path: str
+    sha256: str
+    values: dict[str, Any]
+    lines: Mapping[str, int]
+    changes: Sequence[tuning.Change]
+    notes: Sequence[str]
+
+
+def use(settings: Settings, overrides: Sequence[str]) -> TemplateUse:
+    """Raises ConfigError (file and line) for a template that cannot be trusted, UsageError for a bad `--set`."""
+    path = templates.find_template(settings.text("train_input_config_template_path"), settings.text("train_stage"))
+    text = _read(path)
+    document = yaml_text.load(text, path, "template")
+    reserved = [key for key in ("loopai", "result") if key in document.values]
+    if "loopai" in reserved:
+        raise ConfigError(
+            f"{path}:{document.lines['loopai']}: a prepared YAML is not a template: it has the reserved key 'loopai'",
+            hint="use a template, or inspect the prepared YAML",
+        )
+    values: dict[str, Any] = dict(document.values)
+    changes: list[tuning.Change] = []
+    notes: list[str] = []
+    if settings.text("config_mode") == "rules":
+        values, changes, notes = tuning.tune(values, settings.text("train_input_task_description"))
+    for key, value in map(parse_override, overrides):
+        before = _set(values, key, value)
+        changes = [change for change in changes if change.key != key]
+        changes.append(tuning.Change(key, before, value, "--set"))
+    return TemplateUse(path, hashlib.sha256(text.encode()).hexdigest(), values, document.lines, changes, notes)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}", hint="save the template as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="name a readable template") from None
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """`KEY=VALUE` with the value read as YAML. Raises UsageError."""
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise UsageError(f"--set {text!r} is not KEY=VALUE", hint="for example --set learning_rate=1.0e-05")
+    if key.split(".")[0] in ("loopai", "result"):
+        raise UsageError(f"--set {key}: this key is reserved", hint="set keys of the backend only")
+    try:
+        return key, yaml_text.load(f"value: {value}\n", f"--set {key}", "settings").values["value"]
+    except ConfigError as error:
+        raise UsageError(error.message, hint="quote the value as YAML", problems=error.problems) from None
+
+
+def _set(values: dict[str, Any], dotted: str, value: Any) -> Any:
+    *parents, last = dotted.split(".")
+    target = values
+    for part in parents:
+        child = target.get(part)
+        copied = dict(child) if isinstance(child, Mapping) else {}
+        target[part] = copied
+        target = copied
+    before = target.get(last)
+    target[last] = value
+    return before

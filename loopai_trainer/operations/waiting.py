@@ -1,0 +1,82 @@
+"""Waiting for a run's end by looking at its files, and what an ended run answers. Light: training may not have started."""
+
+import os
+import time
+
+from loopai_trainer.errors import Cancelled, Orphaned, TrainingFailed
+from loopai_trainer.operations import commands
+from loopai_trainer.operations.answer import Answer
+from loopai_trainer.operations.status import describe, sentence
+from loopai_trainer.rules.run_state import ATTACH, RETRY
+from loopai_trainer.worker.observe import observe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from loopai_trainer.errors import TrainerError
+    from loopai_trainer.files.run_dir import RunDir
+    from loopai_trainer.worker.observe import Observation
+
+    Watcher = Callable[[dict[str, Any]], None]
+
+POLL_S = 0.2
+
+
+def until_end(
+    run: "RunDir", watch: "Watcher | None", *, deadline: float | None = None, child_pid: int | None = None
+) -> "Observation | None":
+    """What the run is once no worker is at it; None if `deadline` (monotonic seconds) comes first.
+
+    `watch` gets the status data whenever it has changed; `child_pid` is a worker to be reaped by this process.
+    """
+    shown: dict[str, Any] = {}
+    while True:
+        seen = observe(run)
+        if child_pid is not None and _reaped(child_pid):
+            child_pid = None
+        if watch is not None:
+            data = {**describe(run, seen), "training_started": os.path.exists(run.launch_started)}
+            if data != shown:
+                watch(data)
+                shown = data
+        if seen.verdict.action not in (ATTACH, RETRY):
+            return seen
+        if deadline is not None and time.monotonic() >= deadline:
+            return None
+        time.sleep(POLL_S)
+
+
+def _reaped(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def still_running(command: str, run: "RunDir") -> Answer:
+    """The answer at a time limit: not a failure (interface section 5), exit 75."""
+    data = describe(run, observe(run))
+    message = sentence(data) + f"; wait on with: {commands.wait(run.path)}"
+    return Answer(command, data, status=data["status"], message=message, exit_code=75)
+
+
+def ended(command: str, run: "RunDir", seen: "Observation") -> Answer:
+    """The answer of a run that has ended: its own outcome decides `ok` and the exit code."""
+    data = describe(run, seen)
+    return Answer(command, data, status=data["status"], message=sentence(data), error=_outcome_error(run, data))
+
+
+def _outcome_error(run: "RunDir", data: "dict[str, Any]") -> "TrainerError | None":
+    if data["status"] == "completed":
+        return None
+    found = data.get("error") or {}
+    kind = {"cancelled": Cancelled, "orphaned": Orphaned}.get(data["status"], TrainingFailed)
+    return kind(
+        str(found.get("detail") or f"the run is {data['status']}"),
+        code=found.get("code"),
+        hint=str(found.get("hint") or f"look at {run.train_log}"),
+        next_command=commands.logs(run.path),
+        recoverable=found.get("recoverable"),
+    )

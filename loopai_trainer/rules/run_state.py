@@ -1,0 +1,230 @@
+"""The state machine of a run and the verdict on it: what locks, files and processes together mean.
+
+Pure, and light on purpose (no imports but math): `status --json` pays for it. Every reader computes the verdict;
+only the worker, run-prepared, recover and cancel write one down (interface section 7).
+"""
+
+import math
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from loopai_trainer.records import Artefact
+
+LIVE = ("queued", "running", "finalizing")
+TERMINAL = ("completed", "failed", "cancelled")
+STATUSES = ("prepared", "approved", *LIVE, *TERMINAL, "orphaned")
+
+ANSWER = "answer"
+ATTACH = "attach"
+START = "start"
+FINISH = "finish"
+RETRY = "retry"
+ORPHAN = "orphan"
+
+_MOVES = {
+    "": ("queued", "running"),
+    "queued": ("running", "finalizing", "failed", "cancelled"),
+    "running": ("running", "finalizing", "failed", "cancelled"),
+    "finalizing": ("finalizing", *TERMINAL),
+    # A worker that failed before training was exec'd may be followed by the same call (interface section 6).
+    "failed": ("queued", "running"),
+    "completed": (),
+    "cancelled": (),
+}
+
+
+def may_move(status: str, to: str) -> bool:
+    """Whether a run's recorded status may change so; `status` is '' before the first record."""
+    return to in _MOVES.get(status, ())
+
+
+class Facts:
+    """What a verdict is made from.
+
+    `state`: run_state.json, None if absent; `damaged`: why it could not be read, else ''. `training_alive`: a recorded
+    or marked process of this run lives; None: it cannot be seen from here (other pid namespace). `started`: training
+    was exec'd or was just about to be. `exit_record`: launch/exit.json. `boot_id`: of this host, now.
+    """
+
+    __slots__ = (
+        "approved",
+        "boot_id",
+        "damaged",
+        "exit_record",
+        "run_lock_held",
+        "started",
+        "state",
+        "training_alive",
+        "training_lock_held",
+    )
+
+    def __init__(
+        self,
+        *,
+        state: "Mapping[str, Any] | None" = None,
+        damaged: str = "",
+        run_lock_held: bool = False,
+        training_lock_held: bool = False,
+        training_alive: bool | None = False,
+        started: bool = False,
+        exit_record: "Mapping[str, Any] | None" = None,
+        approved: bool = False,
+        boot_id: str = "",
+    ) -> None:
+        self.state = state
+        self.damaged = damaged
+        self.run_lock_held = run_lock_held
+        self.training_lock_held = training_lock_held
+        self.training_alive = training_alive
+        self.started = started
+        self.exit_record = exit_record
+        self.approved = approved
+        self.boot_id = boot_id
+
+    @property
+    def recorded(self) -> str:
+        """The status that run_state.json holds; '' if there is none."""
+        return str(self.state.get("status", "")) if self.state else ""
+
+
+class Verdict:
+    """What a run is (`status`), why (`code` and `message`, empty when the record says it all), and what a call may do.
+
+    `action`: answer (the stored result), attach, start, finish (take up the finalising), retry (look again in a
+    moment), orphan (refuse; an operator decides).
+    """
+
+    __slots__ = ("action", "code", "message", "status")
+
+    def __init__(self, status: str, action: str, code: str = "", message: str = "") -> None:
+        self.status = status
+        self.action = action
+        self.code = code
+        self.message = message
+
+    def __repr__(self) -> str:
+        return f"Verdict({self.status!r}, {self.action!r}, {self.code!r})"
+
+
+def verdict(facts: Facts) -> Verdict:
+    """The verdict, facts in this order: a recorded end, run.lock, training.lock, recorded processes, files."""
+    if facts.recorded in TERMINAL and not facts.run_lock_held:
+        return _ended(facts)
+    if facts.run_lock_held:
+        return _supervised(facts)
+    if facts.training_lock_held and not facts.started:
+        return Verdict("queued", RETRY, "KEEPER_STARTING", "the worker is gone while the keeper was starting")
+    if facts.training_lock_held or facts.training_alive:
+        return Verdict("orphaned", ORPHAN, "ORPHANED_TRAINING", "training lives, but no worker watches it")
+    if facts.started:
+        return _lost(facts)
+    return _not_started(facts)
+
+
+def _ended(facts: Facts) -> Verdict:
+    if facts.recorded == "failed" and not facts.started:
+        return Verdict("failed", START)
+    return Verdict(facts.recorded, ANSWER)
+
+
+def _supervised(facts: Facts) -> Verdict:
+    if facts.damaged:
+        return Verdict(
+            "running", ATTACH, "STATE_DAMAGED", f"a worker lives, but its record is not readable: {facts.damaged}"
+        )
+    if facts.recorded in ("completed", "cancelled") or (facts.recorded == "failed" and facts.started):
+        return Verdict(facts.recorded, ANSWER)
+    if facts.recorded in LIVE:
+        return Verdict(facts.recorded, ATTACH)
+    return Verdict("queued", ATTACH)
+
+
+def _lost(facts: Facts) -> Verdict:
+    if facts.exit_record is not None:
+        message = "training has ended, but its worker died before finishing; run-prepared again finishes it"
+        return Verdict("failed", FINISH, "WORKER_LOST", message)
+    return Verdict("failed", FINISH, "WORKER_LOST", _how_lost(facts))
+
+
+def _not_started(facts: Facts) -> Verdict:
+    if facts.damaged:
+        return Verdict("failed", START, "STATE_DAMAGED", f"run_state.json is not readable: {facts.damaged}")
+    if facts.recorded in ("running", "finalizing"):
+        return Verdict("failed", START, "WORKER_LOST", _how_lost(facts))
+    if facts.recorded == "queued" or facts.approved:
+        return Verdict("approved", START)
+    return Verdict("prepared", START)
+
+
+def _how_lost(facts: Facts) -> str:
+    step = (facts.state or {}).get("current_step")
+    at = f" (last step: {step})" if step is not None else ""
+    worker = (facts.state or {}).get("worker")
+    boot_id = worker.get("boot_id") if isinstance(worker, dict) else None
+    if boot_id and facts.boot_id and boot_id != facts.boot_id:
+        return f"the host was restarted while the run was going on{at}"
+    return f"the worker is gone, and training with it{at}"
+
+
+def completed_problems(
+    *,
+    exit_record: "Mapping[str, Any] | None",
+    last_step: int | None,
+    planned_steps: int | None,
+    artefact: "Artefact | None",
+    last_train: "Mapping[str, float | None] | None",
+    last_eval: "Mapping[str, float | None] | None",
+) -> list[tuple[str, str]]:
+    """Why a run must not be called completed, as (code, message); empty: it is (interface section 7, four facts).
+
+    `last_train`, `last_eval`: the values of the last row of each kind; None: there is none (fine for eval alone).
+    A value of None stands for one that was not finite.
+    """
+    return [
+        *_exit_problems(exit_record),
+        *_step_problems(last_step, planned_steps),
+        *_artefact_problems(artefact),
+        *_row_problems("train", last_train),
+        *_row_problems("eval", last_eval),
+    ]
+
+
+def _exit_problems(exit_record: "Mapping[str, Any] | None") -> list[tuple[str, str]]:
+    if exit_record is None:
+        return [("EXIT_UNKNOWN", "nobody saw how training ended")]
+    if exit_record.get("exec_error"):
+        return [("EXEC_FAILED", f"training could not be started: {exit_record['exec_error']}")]
+    if exit_record.get("signal"):
+        return [("KILLED_BY_SIGNAL", f"training was killed by signal {exit_record['signal']}")]
+    if exit_record.get("returncode") != 0:
+        return [("EXIT_STATUS", f"training ended with exit status {exit_record.get('returncode')}")]
+    return []
+
+
+def _step_problems(last_step: int | None, planned_steps: int | None) -> list[tuple[str, str]]:
+    if planned_steps is None:
+        return [("STEPS_UNKNOWN", "training never said how many steps it had to make")]
+    if last_step is None or last_step < planned_steps:
+        return [("STEPS_MISSING", f"training stopped at step {last_step or 0} of {planned_steps}")]
+    return []
+
+
+def _artefact_problems(artefact: "Artefact | None") -> list[tuple[str, str]]:
+    if artefact is None or not artefact.loadable:
+        why = artefact.why if artefact is not None and artefact.why else "there is none"
+        return [("ARTEFACT_MISSING", f"the final weights cannot be loaded: {why}")]
+    if not artefact.finite:
+        return [("DIVERGED", "the final weights hold values that are not finite")]
+    return []
+
+
+def _row_problems(kind: str, values: "Mapping[str, float | None] | None") -> list[tuple[str, str]]:
+    if values is None:
+        return [("METRICS_MISSING", "training logged no step")] if kind == "train" else []
+    bad = [name for name, value in values.items() if value is None or not math.isfinite(value)]
+    if bad:
+        return [("DIVERGED", f"the last {kind} row is not finite: {', '.join(sorted(bad))}")]
+    return []

@@ -1,0 +1,179 @@
+"""Settings: one table of names, and the one order in which their sources rank.
+
+Keyword arguments (CLI flags) > environment variables > state["trainer"] > state["system"] > starter.yaml > defaults.
+Each value keeps its origin. Source of names and defaults: spec/001 "Runtime Configuration" and "Prefill Guidance".
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from loopai_trainer.errors import SettingsError
+from loopai_trainer.records import Field, Problem, Settings
+
+GENERAL: tuple[Field, ...] = (
+    Field("task_id", "name of the task that the run belongs to", "--task-id", ("TASK_ID",), "default"),
+    Field("trainer_version_id", "id of this run; made anew if left out", "--version-id", ("VERSION_ID",), aliases=("version_id",)),
+    Field("output_dir", "folder that holds all tasks", "--output-dir", ("OUTPUT_DIR",), "./outputs", kind="path"),
+    Field("trainer_output_dir", "run directory, instead of the one inside output_dir", "--trainer-output-dir", ("TRAINER_OUTPUT_DIR",), kind="path"),
+    Field("db_path", "LoopAI's task store (SQLite file)", "--db-path", ("DB_PATH",), kind="path"),
+    Field("train_framework", "training framework", "--framework", ("TRAIN_FRAMEWORK",), "llamafactory", required=True),
+    Field("train_stage", "training stage of that framework", "--stage", ("TRAIN_STAGE",), required=True),
+    Field("train_input_dataset_path", "training data: .json (list), .jsonl or .parquet", "--dataset", ("TRAIN_DATASET_PATH",), required=True, kind="path"),
+    Field("train_input_eval_dataset_path", "evaluation data, same formats", "--eval-dataset", ("TRAIN_EVAL_DATASET_PATH",), kind="path"),
+    Field("train_input_model_name", "folder of the base model", "--model", ("TRAIN_MODEL_PATH",), required=True, kind="path", aliases=("model_path",)),
+    Field("train_input_task_description", "what is trained, in a sentence; the rules read it", "--task-description", ("TRAIN_TASK_DESCRIPTION",), required=True),
+    Field("train_input_config_template_path", "YAML template: a file or the name of a bundled one", "--template", ("TRAIN_CONFIG_TEMPLATE_PATH",), required=True),
+    Field("config_mode", "how the template is adjusted: by keyword rules, or not at all", "--config-mode", default="rules", choices=("rules", "template")),
+    Field("CUDA_VISIBLE_DEVICES", "GPUs that training sees", "--devices", ("CUDA_VISIBLE_DEVICES",), "0"),
+    Field("trainer_persistent_worker", "train in a detached worker (false: in this process, to debug)", None, ("TRAINER_PERSISTENT_WORKER",), True, kind="bool"),
+    Field("bad_rows", "what rows that cannot be trained on do: stop prepare, or be left out", "--bad-rows", default="reject", choices=("reject", "skip")),
+    Field("allow_overlap", "accept training rows that also stand in the evaluation data", None, default=False, kind="bool"),
+    Field("split_seed", "seed of the validation split", "--split-seed", default=42, kind="int"),
+    Field("nproc_per_node", "training processes on this host, if not one per device", None, kind="int"),
+)  # fmt: skip
+
+_TRUE = frozenset(("true", "1", "yes", "on"))
+_FALSE = frozenset(("false", "0", "no", "off"))
+
+
+class Layer(NamedTuple):
+    """One source of settings. `label` names it in origins ('state.trainer', 'starter.yaml system')."""
+
+    label: str
+    values: Mapping[str, Any]
+
+
+def resolve(
+    fields: Sequence[Field], keyword: Mapping[str, Any], environ: Mapping[str, str], layers: Sequence[Layer]
+) -> Settings:
+    """Every field's value from its first source that has one. Raises SettingsError for values that are not allowed."""
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    problems: list[Problem] = [*_unknown(fields, keyword)]
+    for field in fields:
+        value, origin = _first(field, keyword, environ, layers)
+        try:
+            values[field.name] = _typed(field, value)
+        except ValueError as error:
+            message = f"{field.name} = {value!r} (from {origin}): {error}"
+            problems.append(_problem("SETTING_INVALID", message, field, origin))
+            continue
+        origins[field.name] = origin
+    if problems:
+        raise _refusal("SETTINGS_INVALID", problems)
+    return Settings(values, origins)
+
+
+def require(settings: Settings, fields: Iterable[Field]) -> None:
+    """Refuse if a required field has no value; all missing ones at once. Raises SettingsError SETTINGS_MISSING."""
+    problems = [
+        _problem("SETTING_MISSING", f"{field.name} is missing: {field.help}", field, None)
+        for field in fields
+        if field.required and settings.values.get(field.name) in (None, "")
+    ]
+    if problems:
+        raise _refusal("SETTINGS_MISSING", problems)
+
+
+def is_placeholder(value: object) -> bool:
+    """Whether a path is one that examples print (`/path/to/...`): it counts as missing."""
+    return isinstance(value, str) and value.strip().startswith("/path/to/")
+
+
+def _first(
+    field: Field, keyword: Mapping[str, Any], environ: Mapping[str, str], layers: Sequence[Layer]
+) -> tuple[Any, str]:
+    if _present(field, keyword.get(field.name)):
+        return keyword[field.name], field.flag or f"--option {field.name}"
+    for name in field.env:
+        if _present(field, environ.get(name)):
+            return environ[name], f"environment variable {name}"
+    for layer in layers:
+        for name in (field.name, *field.aliases):
+            if _present(field, layer.values.get(name)):
+                return layer.values[name], f"{layer.label}.{name}"
+    return field.default, "default"
+
+
+def _present(field: Field, value: object) -> bool:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return False
+    return not (field.kind == "path" and is_placeholder(value))
+
+
+def _typed(field: Field, value: Any) -> Any:
+    if value is None:
+        return None
+    converted = _CONVERT[field.kind](value)
+    if field.choices and converted not in field.choices:
+        raise ValueError(f"must be one of {', '.join(field.choices)}")
+    return converted
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise ValueError("must be text")
+    text = str(value)
+    if "\x00" in text:
+        raise ValueError("must not hold a NUL character")
+    return text
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise ValueError("must be true or false")
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError("must be a whole number")
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError("must be a whole number") from None
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError("must be a number") from None
+
+
+_CONVERT = {"text": _text, "path": _text, "bool": _bool, "int": _int, "number": _number}
+
+
+def _unknown(fields: Sequence[Field], keyword: Mapping[str, Any]) -> Iterable[Problem]:
+    names = [field.name for field in fields]
+    for name in keyword:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {near[0]}?" if near else "see `trainer guide` for the names"
+            yield Problem("error", "SETTING_UNKNOWN", "settings", f"there is no setting '{name}'", hint, field=name)
+
+
+def _problem(code: str, message: str, field: Field, origin: str | None) -> Problem:
+    ways = [
+        f"{field.flag} VALUE" if field.flag else f"--option {field.name}=VALUE",
+        *field.env,
+        f'state["trainer"]["{field.name}"]',
+    ]
+    return Problem(
+        "error", code, "settings", message, "give it by " + " or ".join(ways), field=field.name, origin=origin
+    )
+
+
+def _refusal(code: str, problems: Sequence[Problem]) -> SettingsError:
+    message = problems[0].message if len(problems) == 1 else f"{len(problems)} settings are missing or not usable"
+    return SettingsError(message, code=code, hint=problems[0].hint, problems=problems)

@@ -1,0 +1,50 @@
+"""Asking a run to stop: a request that its worker finds, so that one process alone decides and signals."""
+
+import os
+import time
+
+from loopai_trainer.files import atomic
+from loopai_trainer.files.event_log import utc_text
+from loopai_trainer.host import processes
+from loopai_trainer.rules.run_state import ATTACH
+from loopai_trainer.worker.observe import Observation, observe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from loopai_trainer.files.run_dir import RunDir
+
+GRACE_S = 30.0
+"""Time between SIGTERM and SIGKILL: torchrun needs 3 s to end its ranks, a checkpoint being written longer.
+
+Source: facts/llamafactory section 2, measured with LLaMA-Factory 0.9.5.
+"""
+
+
+def request_cancel(run: "RunDir", requested_by: str, grace_s: float = GRACE_S) -> tuple[bool, Observation]:
+    """(whether somebody was there to be asked, the run as it was seen). The caller waits for the end itself.
+
+    Nothing is written for a run that has ended, has not started, or is orphaned: see the verdict.
+    """
+    seen = observe(run)
+    if seen.verdict.action != ATTACH:
+        return False, seen
+    request: dict[str, Any] = {
+        "requested_by": requested_by,
+        "at": utc_text(time.time()),
+        "grace_s": grace_s,
+        "process": processes.own_identity(),
+    }
+    atomic.write_json(run.cancel_request, request)
+    return True, seen
+
+
+def read_request(run: "RunDir") -> "dict[str, Any] | None":
+    """The request, if there is one; a torn one counts with its defaults."""
+    if not os.path.exists(run.cancel_request):
+        return None
+    try:
+        return atomic.read_json(run.cancel_request) or {}
+    except ValueError:
+        return {}

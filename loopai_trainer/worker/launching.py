@@ -1,0 +1,137 @@
+"""From the approved plan to a started keeper: folders, launch files, environment, training.lock handed over."""
+
+from __future__ import annotations
+
+import json
+import marshal
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from loopai_trainer.errors import Busy, TrainingFailed
+from loopai_trainer.files import atomic
+from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.host import locks, processes
+from loopai_trainer.records import Command, Launch, LaunchPaths
+from loopai_trainer.worker import keeper
+
+LOG_LIMIT_BYTES = 64 * 1024 * 1024
+LOG_FILES = 3
+"""train.log and three rotated ones: 256 MiB at the most."""
+
+_SOCKET_PATH_LIMIT = 60
+"""AF_UNIX socket paths end at 107 bytes (unix(7)); multiprocessing and Ray append some 45 to TMPDIR."""
+
+_KEEPER = "import sys; sys.path.append(sys.argv[1]); import keeper; sys.exit(keeper.main())"
+"""Imported by name, last on the path, and not run by file path: only so is its compiled form used (8 ms of CPU)."""
+
+_RESET_SIGNALS = (1, 2, 3, 13, 15, 17, 20, 25)
+
+
+def paths_of(run: RunDir, tmp: str) -> LaunchPaths:
+    """The folders that a launch may name."""
+    return LaunchPaths(
+        run=run.path, launch=run.launch, checkpoints=run.checkpoints, metrics=run.metrics, cache=run.cache, tmp=tmp
+    )
+
+
+def make_folders(run: RunDir) -> str:
+    """Make what training and worker write into; returns TMPDIR, outside the run if its own would be too long."""
+    for path in (run.launch, run.cache, run.metrics):
+        atomic.make_private_dir(path)
+    if len(os.fsencode(run.tmp)) <= _SOCKET_PATH_LIMIT:
+        atomic.make_private_dir(run.tmp)
+        return run.tmp
+    base = os.environ.get("TMPDIR") or "/tmp"
+    if len(os.fsencode(base)) > _SOCKET_PATH_LIMIT - 20 or not os.path.isdir(base):
+        base = "/tmp"
+    path = os.path.join(os.path.abspath(base), f"loopai-{os.urandom(5).hex()}")
+    os.mkdir(path, 0o700)
+    return path
+
+
+def take_training_lock(run: RunDir) -> int:
+    """training.lock, for the keeper to inherit. Raises Busy if somebody holds it or training was started before."""
+    fd = locks.try_exclusive(run.training_lock, tries=20)
+    if fd is None:
+        raise Busy(
+            f"{run.training_lock} is held: a training of this version lives",
+            code="LOCKED",
+            hint=f"see `trainer status {run.version_id}`",
+        )
+    if os.path.exists(run.launch_started):
+        os.close(fd)
+        raise Busy(
+            f"training of {run.version_id} was started before: one version is one training",
+            code="VERSION_IN_USE",
+            hint="prepare a new version",
+        )
+    return fd
+
+
+def write_launch_files(run: RunDir, launch: Launch) -> None:
+    """The backend's files, into launch/. Raises ValueError for a name that is not a plain file name."""
+    for name, text in launch.files.items():
+        if os.path.basename(name) != name or name in ("", ".", ".."):
+            raise ValueError(f"a backend asked for the launch file {name!r}, which is not a plain name")
+        atomic.write_text(os.path.join(run.launch, name), text)
+
+
+def note_request(run: RunDir, main: Command, pass_env: list[str]) -> None:
+    """launch/request.json, for people: what is about to be exec'd; values of `pass_env` (tokens) are left out."""
+    env = {name: "(passed)" if name in pass_env else value for name, value in sorted(main.env.items())}
+    record = {"argv": list(main.argv), "cwd": main.cwd, "env": env}
+    text = json.dumps(record, ensure_ascii=True, indent=2) + "\n"
+    atomic.write_bytes(run.launch_request, text.encode("ascii"), sync=False)
+
+
+def start_keeper(run: RunDir, main: Command, mark: str, lock_fd: int) -> int:
+    """Start the keeper, which starts training; returns its pid. `lock_fd` is handed over and closed here."""
+    job: Mapping[str, Any] = {
+        "argv": list(main.argv),
+        "cwd": main.cwd,
+        "env": {**main.env, processes.MARK: mark},
+        "log": run.train_log,
+        "started": run.launch_started,
+        "exit": run.launch_exit,
+        "log_limit_bytes": LOG_LIMIT_BYTES,
+        "log_files": LOG_FILES,
+    }
+    # The job is whole before the keeper exists: a worker that dies earlier has started nothing.
+    job_fd = locks.above_standard(os.memfd_create("keeper-job", os.MFD_CLOEXEC))
+    try:
+        with open(job_fd, "wb", closefd=False) as file:
+            file.write(marshal.dumps(job))
+        os.lseek(job_fd, 0, os.SEEK_SET)
+        locks.name_holder(lock_fd, f"{run.version_id}: the keeper started by worker {os.getpid()}")
+        return _spawn(job_fd, lock_fd)
+    finally:
+        os.close(job_fd)
+        os.close(lock_fd)
+
+
+def _spawn(job_fd: int, lock_fd: int) -> int:
+    spare = max(job_fd, lock_fd, keeper.LOCK_FD) + 1
+    argv = [sys.executable, "-I", "-S", "-c", _KEEPER, os.path.dirname(keeper.__file__)]
+    actions = [
+        (os.POSIX_SPAWN_DUP2, lock_fd, spare),
+        (os.POSIX_SPAWN_DUP2, job_fd, 0),
+        (os.POSIX_SPAWN_DUP2, spare, keeper.LOCK_FD),
+        (os.POSIX_SPAWN_CLOSE, spare),
+    ]
+    return os.posix_spawn(
+        argv[0], argv, dict(os.environ), file_actions=actions, setsid=True, setsigmask=(), setsigdef=_RESET_SIGNALS
+    )
+
+
+def only_main(launch: Launch) -> Command:
+    """The one command of a launch. Raises TrainingFailed for helpers, which no bundled backend has yet."""
+    if launch.helpers:
+        raise TrainingFailed(
+            "this version of loopai-trainer starts one process a training; the backend asks for helper processes",
+            code="HELPERS_UNSUPPORTED",
+            hint="use a backend without helper processes",
+            recoverable=False,
+        )
+    return launch.main
