@@ -18,9 +18,9 @@ from loopai_trainer.errors import TrainerError, UsageError
 from loopai_trainer.operations.answer import failure
 
 EPILOG = (
-    "Exit codes: 0 done, 2 usage, 3 validation failed, 4 approval missing or used, 5 hash mismatch, "
-    "6 input changed, 7 busy, 8 orphaned training, 9 host unfit, 11 training failed, 12 export failed, 13 cancelled, 69 backend missing, "
-    "75 still running at the time limit, 130 interrupted (the training goes on)."
+    "Exit codes: 0 done, 2 usage, 3 validation failed, 4 approval missing or used, 5 hash mismatch, 6 input changed, "
+    "7 busy, 8 orphaned training, 9 host unfit, 11 training failed, 12 export failed, 13 cancelled, "
+    "69 backend missing, 75 still running at the time limit, 130 interrupted (the training goes on)."
 )
 
 app = typer.Typer(
@@ -52,7 +52,8 @@ def _main(
 
 
 _VERBS = (
-    prepare, inspect, run_prepared, wait, status, list_verb, logs, events, cancel, analyze, guide, setup, templates_verb,
+    prepare, inspect, run_prepared, wait, status, list_verb, logs, events, cancel, analyze,
+    guide, setup, templates_verb,
 )  # fmt: skip
 
 for _verb in _VERBS:
@@ -83,7 +84,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _usage(command: str, error: Any, output: Output) -> int:
-    hint = f"see: trainer {command} --help" if command != "trainer" else "see: trainer --help"
+    known = any(command == verb.NAME for verb in _VERBS)
+    hint = f"see: trainer {command} --help" if known else "see: trainer --help"
     refusal = UsageError(error.format_message(), hint=hint)
     show(failure(command, refusal), output)
     return refusal.exit_code

@@ -10,7 +10,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on s
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colour (NO_COLOR does the same).")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No talk on stderr, only the answer on stdout.")]
 OutputDir = Annotated[
-    str | None, typer.Option("--output-dir", metavar="DIR", help="Folder that holds all tasks [default: ./outputs].")
+    str | None, typer.Option("--output-dir", metavar="DIR", help="Folder that holds all tasks (default ./outputs).")
 ]
 TaskId = Annotated[str | None, typer.Option("--task-id", metavar="ID", help="Task that the run belongs to.")]
 Version = Annotated[

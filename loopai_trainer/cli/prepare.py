@@ -49,7 +49,6 @@ def command(
     version_id: Annotated[str | None, typer.Option(metavar="ID", help="Id of this run; made anew if left out.")] = None,
     output_dir: options.OutputDir = None,
     trainer_output_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Run directory, instead of the one inside --output-dir.")] = None,
-    db_path: Annotated[str | None, typer.Option(metavar="FILE", help="LoopAI's task store.")] = None,
     print_: Annotated[Printed | None, typer.Option("--print", help="Print that one value alone.")] = None,
     json: options.Json = False,
     no_color: options.NoColor = False,
@@ -78,7 +77,6 @@ def command(
             "trainer_version_id": version_id,
             "output_dir": output_dir,
             "trainer_output_dir": trainer_output_dir,
-            "db_path": db_path,
         }
         flags = {"--env": env, "--backend-dir": backend_dir}
         request = Request(

@@ -68,9 +68,9 @@ def environments_dir(environ: Mapping[str, str]) -> str:
     return os.path.join(platformdirs.user_data_path("loopai-trainer"), "envs")
 
 
-def spec_sha256(spec: EnvironmentSpec) -> str:
-    """Digest of what is installed: constraints and requirements."""
-    text = "\n".join((spec.constraints, *spec.requirements))
+def spec_sha256(spec: EnvironmentSpec, python: str = "") -> str:
+    """Digest of what is installed: constraints, requirements and, for a folder's name, Python's minor version."""
+    text = "\n".join((spec.constraints, *spec.requirements, python))
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 

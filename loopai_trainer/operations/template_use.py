@@ -1,4 +1,4 @@
-"""The template of a plan: found, read, tuned by the keyword rules, overridden by `--set`; each change has its reason."""
+"""The template of a plan: found, read, tuned by the keyword rules, overridden by `--set`; changes have reasons."""
 
 from __future__ import annotations
 

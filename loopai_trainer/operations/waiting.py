@@ -1,4 +1,4 @@
-"""Waiting for a run's end by looking at its files, and what an ended run answers. Light: training may not have started."""
+"""Waiting for a run's end by looking at its files, and what an ended run answers. Light: it runs before training."""
 
 import os
 import time

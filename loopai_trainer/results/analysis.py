@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.records import BestMetric, Checkpoint, MetricRow, Mode, Selection
-from loopai_trainer.results import metric_files, verl_folder
+from loopai_trainer.results import large_log, metric_files, verl_folder
 from loopai_trainer.rules import selection
 from loopai_trainer.rules.series import MEASURED, diverged_from, latest
 
@@ -19,6 +19,8 @@ TRAINER_STATE = "trainer_state.json"
 VERL_METRICS = "verl_metrics"
 PLANNED = "total_steps"
 """A row's value that is the plan, no metric."""
+
+_THINNING_KEEPS = (None, "loss", "eval_loss")
 
 
 class Reader(Protocol):
@@ -42,7 +44,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What was found. `rows`: one a (kind, step), by step. `total_steps`: planned, if it is known."""
+    """What was found. `rows`: one a (kind, step), by step. `total_steps`: planned, if it is known.
+
+    `left_out`: training lines of a very large log that are not among the rows.
+    """
 
     path: str
     selection: Selection
@@ -51,6 +56,7 @@ class Analysis:
     resumed: bool
     diverged: bool
     total_steps: int | None
+    left_out: int
     warnings: tuple[str, ...]
 
     @property
@@ -89,7 +95,7 @@ class Analysis:
             "best_checkpoint_path": chosen.path if chosen else None,
             "checkpoint_count": len(self.checkpoints),
             "complete_checkpoint_count": sum(checkpoint.complete for checkpoint in self.checkpoints),
-            "metric_count": len(self.measured),
+            "metric_count": len(self.measured) + self.left_out,
             "last_step": self.last_step,
             "total_steps": self.total_steps,
             "resumed": self.resumed,
@@ -109,8 +115,9 @@ def analyze_folder(path: str, reader: Reader, rule: Rule | None = None) -> Analy
     folders = [folder for folder in (run.path, run.checkpoints) if os.path.isdir(folder)]
     checkpoints = sorted((c for f in folders for c in reader.find_checkpoints(f)), key=lambda c: (c.step, c.path))
     state_rows, planned = _trainer_state(folders, checkpoints)
+    training_rows, left_out = _training_rows(run, folders, reader, rule)
     rows = _first_source_of_each_kind(
-        _training_rows(run, folders, reader),
+        training_rows,
         metric_files.normalised_rows(run.metric_rows),
         metric_files.legacy_rows(run.metrics_summary),
         state_rows,
@@ -125,6 +132,7 @@ def analyze_folder(path: str, reader: Reader, rule: Rule | None = None) -> Analy
         resumed=bool(history.repeated),
         diverged=diverged_from(history.rows) is not None,
         total_steps=_planned_steps(rows) or planned,
+        left_out=left_out,
         warnings=(*chosen.warnings, *_tracker_warnings(folders, checkpoints)),
     )
 
@@ -165,13 +173,26 @@ def values_json(row: MetricRow) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in row.values.items() if name != PLANNED}
 
 
-def _training_rows(run: RunDir, folders: Sequence[str], reader: Reader) -> list[MetricRow]:
-    """Rows of the files that training itself wrote, oldest attempt first."""
-    logs = [os.path.join(folder, TRAINER_LOG) for folder in folders]
-    rows = [row for log in logs for row in metric_files.training_rows(log, reader.read_metrics)]
+def _training_rows(run: RunDir, folders: Sequence[str], reader: Reader, rule: Rule) -> tuple[list[MetricRow], int]:
+    """(rows of the files that training itself wrote, oldest attempt first; number of lines left out of large ones)."""
+    rows: list[MetricRow] = []
+    left_out = 0
+    for folder in folders:
+        thinned = _thinned(os.path.join(folder, TRAINER_LOG), rule)
+        if thinned is None:
+            rows += metric_files.training_rows(os.path.join(folder, TRAINER_LOG), reader.read_metrics)
+        else:
+            rows += metric_files.read_lines(thinned.lines, reader.read_metrics)
+            left_out += thinned.left_out
     for path, attempt in _verl_metric_files(run.metrics):
         rows += metric_files.training_rows(path, reader.read_metrics, attempt)
-    return rows
+    return rows, left_out
+
+
+def _thinned(path: str, rule: Rule) -> large_log.Thinned | None:
+    """Fewer lines of a large log, if the rule asks for nothing but what thinning keeps."""
+    size = os.path.getsize(path) if os.path.isfile(path) else 0
+    return large_log.thin(path) if size > large_log.LARGE_BYTES and rule.metric in _THINNING_KEEPS else None
 
 
 def _verl_metric_files(folder: str) -> list[tuple[str, int | None]]:

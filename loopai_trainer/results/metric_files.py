@@ -22,15 +22,15 @@ _NOT_METRICS = frozenset({"step", "current_steps", "global_step", "total_steps",
 _SUMMARY_KEYS = frozenset({"train_loss", "train_runtime"})
 
 
-def line_blocks(path: str) -> Iterator[list[bytes]]:
-    """The file's lines in blocks of about one MiB, so that memory stays flat. An unreadable file has none.
+def line_blocks(path: str, block_bytes: int = BLOCK_BYTES) -> Iterator[list[bytes]]:
+    """The file's lines in blocks, so that memory stays flat. An unreadable file has none.
 
     The last line may lack its newline; whether it is whole is for the reader to see.
     """
     try:
         with open(path, "rb") as file:
             rest = b""
-            while block := file.read(BLOCK_BYTES):
+            while block := file.read(block_bytes):
                 *lines, rest = (rest + block).split(b"\n")
                 yield lines
             if rest:
@@ -41,7 +41,7 @@ def line_blocks(path: str) -> Iterator[list[bytes]]:
 
 def training_rows(path: str, read_metrics: ReadMetrics, attempt: int | None = None) -> list[MetricRow]:
     """Rows of a file that training itself wrote, read by its backend. `attempt` overrides the rows' own."""
-    rows = [row for lines in line_blocks(path) for row in _read(lines, read_metrics)]
+    rows = [row for lines in line_blocks(path) for row in read_lines(lines, read_metrics)]
     if attempt is None:
         return rows
     return [MetricRow(row.step, row.kind, row.values, attempt) for row in rows]
@@ -102,7 +102,8 @@ def numbers(values: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _read(lines: list[bytes], read_metrics: ReadMetrics) -> list[MetricRow]:
+def read_lines(lines: list[bytes], read_metrics: ReadMetrics) -> list[MetricRow]:
+    """The rows of these lines, by the backend's reader."""
     try:
         return read_metrics(lines)
     except (ValueError, RecursionError, OverflowError):

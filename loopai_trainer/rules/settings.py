@@ -18,7 +18,6 @@ GENERAL: tuple[Field, ...] = (
     Field("trainer_version_id", "id of this run; made anew if left out", "--version-id", ("VERSION_ID",), aliases=("version_id",)),
     Field("output_dir", "folder that holds all tasks", "--output-dir", ("OUTPUT_DIR",), "./outputs", kind="path"),
     Field("trainer_output_dir", "run directory, instead of the one inside output_dir", "--trainer-output-dir", ("TRAINER_OUTPUT_DIR",), kind="path"),
-    Field("db_path", "LoopAI's task store (SQLite file)", "--db-path", ("DB_PATH",), kind="path"),
     Field("train_framework", "training framework", "--framework", ("TRAIN_FRAMEWORK",), "llamafactory", required=True),
     Field("train_stage", "training stage of that framework", "--stage", ("TRAIN_STAGE",), required=True),
     Field("train_input_dataset_path", "training data: .json (list), .jsonl or .parquet", "--dataset", ("TRAIN_DATASET_PATH",), required=True, kind="path"),

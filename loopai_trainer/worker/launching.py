@@ -6,7 +6,6 @@ import json
 import marshal
 import os
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from loopai_trainer.errors import Busy, TrainingFailed
@@ -88,7 +87,7 @@ def note_request(run: RunDir, main: Command, pass_env: list[str]) -> None:
 
 def start_keeper(run: RunDir, main: Command, mark: str, lock_fd: int) -> int:
     """Start the keeper, which starts training; returns its pid. `lock_fd` is handed over and closed here."""
-    job: Mapping[str, Any] = {
+    job: Any = {
         "argv": list(main.argv),
         "cwd": main.cwd,
         "env": {**main.env, processes.MARK: mark},

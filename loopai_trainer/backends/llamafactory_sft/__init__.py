@@ -50,9 +50,9 @@ class LlamaFactorySft:
 
     def row_check(self, settings: Settings, sample: Sequence[object]) -> tuple[str, RowCheck]:
         """Alpaca, ShareGPT or messages, by the first rows."""
-        from loopai_trainer.rules import rows
+        from loopai_trainer.rules.rows import row_check_for
 
-        return rows.row_check(settings, sample)
+        return row_check_for(sample)
 
     def probe(self, environment: Environment) -> Versions:
         """The installed llamafactory and everything beside it."""

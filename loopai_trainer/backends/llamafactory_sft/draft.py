@@ -1,4 +1,4 @@
-"""Writes the native keys of the final YAML: the template's, the inputs', and every default that an approver must see."""
+"""Writes the native keys of the final YAML: the template's, the inputs', and every default to be seen."""
 
 from __future__ import annotations
 

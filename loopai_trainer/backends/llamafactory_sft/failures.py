@@ -38,6 +38,7 @@ ADVICE: Sequence[tuple[re.Pattern[str], str]] = tuple(
             r"couldn't connect to|Couldn't reach|OfflineMode|LocalEntryNotFound",
             "training is offline: name local folders",
         ),
+        (r"FileNotFoundError|ValueError: File .* not found", "a file is gone that training reads: prepare again"),
         (r"Permission denied", "check who owns the folders that training reads and writes"),
     )
 )

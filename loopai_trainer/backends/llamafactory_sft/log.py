@@ -3,6 +3,8 @@
 Source: the streams of LLaMA-Factory 0.9.5 with transformers 5.6.0 (tests/cases/llamafactory/).
 """
 
+from __future__ import annotations
+
 import re
 
 from loopai_trainer.records import LogFact
@@ -10,6 +12,7 @@ from loopai_trainer.records import LogFact
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Literal
 
 PHASES = (
     (">> Loading dataset ", "loading_data"),
@@ -20,40 +23,48 @@ PHASES = (
     (">> loading weights from", "loading_model"),
     ("Loading weights:", "loading_model"),
     ("Loading checkpoint shards:", "loading_model"),
-    ("***** Running training *****", "training"),
 )
 OVERLAP_LINES = 8
 """A count stands a few lines below its heading: who reads in batches repeats this many lines of the last one."""
 
-_COUNT = re.compile(r"Num examples = ([\d,]+)")
-_STEPS = re.compile(r"Total optimization steps = ([\d,]+)")
-_HEADING = re.compile(r"\*\*\*\*\* Running (\w+)")
+# Rows of the data are printed too and may hold anything: only lines with the trainer's own prefix count.
+_PREFIX = r"^\[INFO\|trainer\.py:\d+\] [^>]*>>\s+"
+_COUNT = re.compile(_PREFIX + r"Num examples = ([\d,]+)$")
+_STEPS = re.compile(_PREFIX + r"Total optimization steps = ([\d,]+)$")
+_TRAINING = re.compile(_PREFIX + r"\*{5} Running training \*{5}$")
+_EVALUATION = re.compile(r"^\*{5} Running Evaluation \*{5}$")
 
 
-def read_log(lines: "Iterable[str]") -> list[LogFact]:
+def read_log(lines: Iterable[str]) -> list[LogFact]:
     """What the lines say, in order; a phase is told when it changes. Progress bars may share a line, split by \\r."""
     facts: list[LogFact] = []
-    heading = phase = ""
+    counted: Literal["train_examples", "validation_examples"] | None = None
+    phase = ""
     for line in _split(lines):
-        heading = found.group(1).lower() if (found := _HEADING.search(line)) else heading
-        new = next((name for text, name in PHASES if text in line), phase)
-        if new != phase:
-            phase = new
-            facts.append(LogFact("phase", phase))
-        if found := _COUNT.search(line):
-            kind = {"training": "train_examples", "evaluation": "validation_examples"}.get(heading)
-            if kind == "train_examples":
-                facts.append(LogFact("train_examples", _number(found.group(1))))
-            elif kind == "validation_examples":
-                facts.append(LogFact("validation_examples", _number(found.group(1))))
+        if _TRAINING.search(line):
+            counted = "train_examples"
+        elif _EVALUATION.search(line):
+            counted = "validation_examples"
+        elif counted and (found := _COUNT.search(line)):
+            facts.append(LogFact(counted, _number(found.group(1))))
         elif found := _STEPS.search(line):
             facts.append(LogFact("total_steps", _number(found.group(1))))
+        new = _phase(line)
+        if new and new != phase:
+            phase = new
+            facts.append(LogFact("phase", phase))
     return facts
 
 
-def _split(lines: "Iterable[str]") -> "Iterator[str]":
+def _phase(line: str) -> str | None:
+    if _TRAINING.search(line):
+        return "training"
+    return next((name for text, name in PHASES if text in line), None)
+
+
+def _split(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
-        yield from line.split("\r") if "\r" in line else (line,)
+        yield from (piece.rstrip("\n") for piece in line.split("\r"))
 
 
 def _number(text: str) -> int:

@@ -24,7 +24,7 @@ def metrics_file(paths: "LaunchPaths") -> str:
 
 
 def read_metrics(lines: "Iterable[bytes]") -> list[MetricRow]:
-    """One row a line, in file order: train (loss, lr, epoch), eval (eval_loss, epoch), summary (the last line of a run).
+    """One row a line, in file order: train (loss, lr, epoch), eval (eval_loss, epoch), summary (a run's last line).
 
     Bare NaN and Infinity are kept as such. Every row has `total_steps`. A line that is torn or no metric gives nothing.
     """

@@ -50,7 +50,7 @@ class RefusedFile(SourceTable):
 
 
 def open_table(path: str) -> SourceTable:
-    """The table in `path`, told by its name (case does not matter) and first bytes. Raises nothing for what it finds."""
+    """The table in `path`, told by its name (in any case) and first bytes. Raises nothing for what it finds."""
     try:
         return _open(path)
     except FileNotFoundError:

@@ -1,0 +1,308 @@
+"""Snapshots: the Parquet files and the registry that training reads, the only place that knows their schema.
+
+A snapshot's bytes depend on its rows alone (and on pyarrow's version); its name holds its hash; nobody writes it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+
+from loopai_trainer.files import atomic
+from loopai_trainer.records import InputFile, Row, Turn
+
+READ_ONLY = 0o444
+GROUP_ROWS = 10_000
+GROUP_CHARACTERS = 8 << 20
+"""A row group is written when it has this many rows or characters: what bounds the memory of writer and reader."""
+
+_TURN = pyarrow.struct([pyarrow.field("role", pyarrow.string()), pyarrow.field("content", pyarrow.string())])
+SCHEMA = pyarrow.schema(
+    [
+        pyarrow.field("messages", pyarrow.list_(_TURN)),
+        pyarrow.field("system", pyarrow.string()),
+        pyarrow.field("tools", pyarrow.string()),
+        pyarrow.field("source_line", pyarrow.int64()),
+    ]
+)
+_COLUMNS = {
+    "messages": "messages",
+    "system": "system",
+    "tools": "tools",
+    **dict.fromkeys(
+        ("prompt", "query", "response", "history", "images", "videos", "audios", "chosen", "rejected", "kto_tag")
+    ),
+}
+_TAGS = {
+    "role_tag": "role",
+    "content_tag": "content",
+    "user_tag": "user",
+    "assistant_tag": "assistant",
+    "observation_tag": "tool",
+    "function_tag": "function",
+    "system_tag": "system",
+}
+"""Every key that LLaMA-Factory 0.9.5 knows (data/parser.py DatasetAttr.join): one left out would become None anyway,
+
+and a map that lists them all means the same under a version with other defaults.
+"""
+
+
+class SnapshotWriter:
+    """Writes rows to a temporary file in `folder`; `finish` gives it its name. Use as a context manager.
+
+    Leaving the context without `finish` removes the file. Raises OSError.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._temp = os.path.join(folder, f".snapshot.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+        self._file = _HashedFile(self._temp)
+        self._writer = pyarrow.parquet.ParquetWriter(self._file, SCHEMA, compression="zstd", use_dictionary=_DICTIONARIES)
+        self._columns = _Columns()
+        self._tables: list[Any] = []
+        self._table_size = (0, 0)
+        self.rows = 0
+
+    def __enter__(self) -> SnapshotWriter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._writer.close()
+        self._file.close()
+        if os.path.lexists(self._temp):
+            os.unlink(self._temp)
+
+    def add(self, row: Row) -> int:
+        """Append a row; gives its number of characters."""
+        self.rows += 1
+        characters = self._columns.add(row)
+        if self._columns.full():
+            self._writer.write_table(self._columns.take())
+        return characters
+
+    def add_table(self, table: Any) -> None:
+        """Append rows that are in the schema already, a few at a time; in groups of bounded size."""
+        self.rows += table.num_rows
+        self._tables.append(table)
+        rows, size = self._table_size
+        self._table_size = (rows + table.num_rows, size + table.nbytes)
+        if self._table_size[0] >= GROUP_ROWS or self._table_size[1] >= GROUP_CHARACTERS:
+            self._write_tables()
+
+    def _write_tables(self) -> None:
+        if self._tables:
+            self._writer.write_table(pyarrow.concat_tables(self._tables).combine_chunks())
+        self._tables, self._table_size = [], (0, 0)
+
+    def close(self) -> str:
+        """Write what is left; gives the temporary path. The file still goes away with the context."""
+        self._write_tables()
+        if self._columns.lines:
+            self._writer.write_table(self._columns.take())
+        self._writer.close()
+        self._file.sync()
+        return self._temp
+
+    def finish(self, name: str, source: tuple[str, str] | None = None) -> InputFile:
+        """Give the file its final name `name-<first 16 hex of its SHA-256>.parquet`, mode 0444. `source`: (path, sha256)."""
+        self.close()
+        digest = self._file.sha256
+        path = os.path.join(self._folder, f"{name}-{digest[:16]}.parquet")
+        os.chmod(self._temp, READ_ONLY)
+        os.replace(self._temp, path)
+        _sync_folder(self._folder)
+        source_path, source_sha256 = source or (None, None)
+        return InputFile(path, digest, self._file.size_bytes, self.rows, source_path, source_sha256)
+
+
+_DICTIONARIES = ["messages.list.element.role", "system", "tools"]
+"""Contents hardly repeat: a dictionary of them would only be built to be given up."""
+
+
+def split_snapshot(path: str, chosen: bytearray, kept: SnapshotWriter, held_out: SnapshotWriter) -> None:
+    """Copy the rows of `path` into `held_out` where `chosen` is 1, else into `kept`, in order, in bounded memory."""
+    start = 0
+    with pyarrow.parquet.ParquetFile(path, memory_map=False) as file:
+        for index in range(file.num_row_groups):
+            table = file.read_row_group(index, use_threads=False)
+            mask = pyarrow.array(map(bool, chosen[start : start + table.num_rows]), pyarrow.bool_())
+            start += table.num_rows
+            held_out.add_table(table.filter(mask))
+            kept.add_table(table.filter(pyarrow.compute.invert(mask)))
+
+
+def rows_at(path: str, indices: Sequence[int]) -> dict[int, Row]:
+    """The rows with these 0-based indices; only their row groups are read."""
+    found: dict[int, Row] = {}
+    wanted = sorted(set(indices))
+    start, position = 0, 0
+    with pyarrow.parquet.ParquetFile(path, memory_map=False) as file:
+        for index in range(file.num_row_groups):
+            end = start + file.metadata.row_group(index).num_rows
+            here = []
+            while position < len(wanted) and wanted[position] < end:
+                here.append(wanted[position])
+                position += 1
+            if here:
+                table = file.read_row_group(index, use_threads=False).take([row - start for row in here])
+                found.update(zip(here, map(_row, table.to_pylist()), strict=True))
+            start = end
+    return found
+
+
+def source_lines(path: str) -> Iterator[int]:
+    """`source_line` of all rows, in order."""
+    with pyarrow.parquet.ParquetFile(path, memory_map=False) as file:
+        for batch in file.iter_batches(columns=["source_line"], use_threads=False):
+            yield from batch.column(0).to_pylist()
+
+
+def _row(value: Mapping[str, Any]) -> Row:
+    turns = tuple(Turn(turn["role"], turn["content"]) for turn in value["messages"])
+    return Row(turns, value["system"], value["tools"], value["source_line"])
+
+
+def write_registry(path: str, files: Mapping[str, str]) -> InputFile:
+    """LLaMA-Factory's `dataset_info.json`: an entry for each (name, absolute path of a snapshot); mode 0444."""
+    entries = {
+        name: {
+            "file_name": file,
+            "formatting": "sharegpt",
+            "ranking": False,
+            "columns": dict(_COLUMNS),
+            "tags": dict(_TAGS),
+        }
+        for name, file in files.items()
+    }
+    # ASCII only: LLaMA-Factory opens the file in the locale's encoding.
+    data = (json.dumps(entries, ensure_ascii=True, indent=2) + "\n").encode("ascii")
+    atomic.write_bytes(path, data, READ_ONLY)
+    return InputFile(path, hashlib.sha256(data).hexdigest(), len(data))
+
+
+def remove_others(folder: str, wanted: Sequence[str]) -> None:
+    """Remove what an earlier prepare left in `folder`: snapshots, rejected rows and temporary files not in `wanted`."""
+    keep = {os.path.basename(path) for path in wanted}
+    for name in os.listdir(folder):
+        ours = name.endswith((".parquet", ".tmp")) or name in ("rejected_rows.jsonl", "dataset_info.json")
+        if ours and name not in keep:
+            os.unlink(os.path.join(folder, name))
+
+
+class _Columns:
+    """Rows as columns, until they are enough for a row group."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self.roles: list[str] = []
+        self.contents: list[str] = []
+        self.turns: list[int] = [0]
+        self.systems: list[str] = []
+        self.tools: list[str] = []
+        self.lines: list[int] = []
+        self.characters = 0
+
+    def add(self, row: Row) -> int:
+        characters = len(row.system) + len(row.tools)
+        roles, contents = self.roles, self.contents
+        for role, content in row.messages:
+            roles.append(role)
+            contents.append(content)
+            characters += len(content)
+        self.turns.append(len(roles))
+        self.systems.append(row.system)
+        self.tools.append(row.tools)
+        self.lines.append(row.source_line)
+        self.characters += characters
+        return characters
+
+    def full(self) -> bool:
+        return len(self.lines) >= GROUP_ROWS or self.characters >= GROUP_CHARACTERS
+
+    def take(self) -> Any:
+        turns = pyarrow.StructArray.from_arrays(
+            [pyarrow.array(self.roles, pyarrow.string()), pyarrow.array(self.contents, pyarrow.string())],
+            fields=list(_TURN),
+        )
+        messages = pyarrow.ListArray.from_arrays(pyarrow.array(self.turns, pyarrow.int32()), turns)
+        columns = [
+            messages.cast(SCHEMA.field("messages").type),
+            pyarrow.array(self.systems, pyarrow.string()),
+            pyarrow.array(self.tools, pyarrow.string()),
+            pyarrow.array(self.lines, pyarrow.int64()),
+        ]
+        self._clear()
+        return pyarrow.Table.from_arrays(columns, schema=SCHEMA)
+
+
+class _HashedFile:
+    """A new file that is hashed as it is written; what pyarrow takes for a file object."""
+
+    def __init__(self, path: str) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, atomic.PRIVATE)
+        self._file = open(fd, "wb")
+        self._digest = hashlib.sha256()
+        self.size_bytes = 0
+        self.closed = False
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        return self.size_bytes
+
+    def write(self, data: Any) -> int:
+        self._digest.update(data)
+        count = self._file.write(data)
+        self.size_bytes += count
+        return count
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+        self.closed = True
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def line_ranges(lines: Sequence[int], limit: int = 10) -> str:
+    """'1, 9-14' for people; at most `limit` numbers or ranges, then '...'."""
+    ranges: list[str] = []
+    for _, group in itertools.groupby(enumerate(lines), lambda pair: pair[1] - pair[0]):
+        run = [line for _, line in group]
+        ranges.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
+        if len(ranges) > limit:
+            return ", ".join(ranges[:limit]) + ", ..."
+    return ", ".join(ranges)

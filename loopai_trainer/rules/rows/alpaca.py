@@ -1,0 +1,140 @@
+"""Alpaca rows: instruction, input, output, and optionally system, history and tools.
+
+The user's text is instruction + "\\n" + input, each left out if empty; pairs in `history` come before it as turns.
+Source: LLaMA-Factory 0.9.5 data/converter.py AlpacaDatasetConverter.
+"""
+
+from __future__ import annotations
+
+from loopai_trainer.records import Rejection, Remark, Remarked, Row, Turn
+from loopai_trainer.rules.rows.shapes import Shapes, media_fault
+from loopai_trainer.rules.rows.text_marks import marks_in
+from loopai_trainer.rules.rows.tool_json import kind_name, tools_text
+
+REQUIRED = ("instruction", "input", "output")
+OPTIONAL = ("system", "history", "tools")
+
+
+class AlpacaCheck:
+    """(row, line) -> Row, Remarked or Rejection. Remembers only what it worked out about sets of keys."""
+
+    def __init__(self) -> None:
+        self._shapes = Shapes(REQUIRED, OPTIONAL)
+
+    def __call__(self, value: object, line: int) -> Row | Remarked | Rejection:
+        """Judge one decoded row; raises nothing."""
+        if type(value) is not dict:
+            return not_an_object(value)
+        shape = self._shapes.of(value)
+        if shape.misspelt is not None:
+            return shape.misspelt
+        output = value.get("output")
+        fault = _output_fault(value, output) if type(output) is not str or not output or output.isspace() else None
+        if fault is None and shape.media:
+            fault = media_fault(value, shape.media)
+        if fault is not None:
+            return fault
+        prompt = _prompt(value)
+        if isinstance(prompt, Rejection):
+            return prompt
+        return self._row(value, prompt, str(output), line, shape.remarks)
+
+    def _row(
+        self, value: dict[str, object], prompt: str, output: str, line: int, remarks: tuple[Remark, ...]
+    ) -> Row | Remarked | Rejection:
+        system, tools, history = value.get("system"), value.get("tools"), value.get("history")
+        if system is None:
+            system = ""
+        elif type(system) is not str:
+            return _not_text("SYSTEM_NOT_TEXT", "system", system)
+        written = tools_text(tools) if tools else ""
+        if isinstance(written, Rejection):
+            return written
+        turns: tuple[Turn, ...] = (Turn("user", prompt), Turn("assistant", output))
+        if history:
+            earlier = _history(history)
+            if isinstance(earlier, Rejection):
+                return earlier
+            turns = (*earlier, *turns)
+            remarks += tuple(
+                mark for turn in earlier if "<" in turn.content for mark in marks_in(turn.content, "history")
+            )
+        if "<" in prompt:
+            remarks += marks_in(prompt, "instruction")
+        if "<" in output:
+            remarks += marks_in(output, "output")
+        if "<" in system:
+            remarks += marks_in(system, "system")
+        row = Row(turns, system, written, line)
+        return Remarked(row, remarks) if remarks else row
+
+
+def not_an_object(value: object) -> Rejection:
+    """The row is a list, a text, a number or null."""
+    return Rejection("ROW_NOT_OBJECT", f"the row is {kind_name(value)}, not an object", "write one object a row")
+
+
+def _output_fault(row: dict[str, object], output: object) -> Rejection:
+    if output is None:
+        if "output" in row:
+            return Rejection("OUTPUT_NULL", "output is null: there is nothing to learn", "give the answer", "output")
+        if "conversations" in row or "messages" in row:
+            return mixed("alpaca")
+        return Rejection("OUTPUT_MISSING", "the row has no output", "give the answer under the key output", "output")
+    if type(output) is not str:
+        return _not_text("OUTPUT_NOT_TEXT", "output", output)
+    what = "is empty" if not output else "holds only blanks"
+    return Rejection(
+        "OUTPUT_EMPTY", f"output {what}: the model would learn to say nothing", "give the answer", "output"
+    )
+
+
+def mixed(expected: str) -> Rejection:
+    """The row is of another format than the rows at the start of the file."""
+    return Rejection(
+        "FORMAT_MIXED", f"the row is not of the format {expected} that the file began with", "one format in a file"
+    )
+
+
+def _not_text(code: str, field: str, value: object) -> Rejection:
+    return Rejection(code, f"{field} is {kind_name(value)}, not a text", "write it as a string", field)
+
+
+def _prompt(row: dict[str, object]) -> str | Rejection:
+    parts: list[str] = []
+    for name in ("instruction", "input"):
+        part = row.get(name)
+        if type(part) is str:
+            if part:
+                parts.append(part)
+        elif part is not None:
+            return _not_text(f"{name.upper()}_NOT_TEXT", name, part)
+    prompt = "\n".join(parts)
+    if not prompt or prompt.isspace():
+        message = "instruction and input are empty or missing: an empty question would be trained"
+        return Rejection("PROMPT_EMPTY", message, "give the question under instruction or input", "instruction")
+    return prompt
+
+
+def _history(history: object) -> tuple[Turn, ...] | Rejection:
+    if type(history) is not list:
+        return _bad_history(f"history is {kind_name(history)}, not a list of pairs", "history")
+    turns: list[Turn] = []
+    for index, pair in enumerate(history):
+        field = f"history[{index}]"
+        if type(pair) is not list or len(pair) != 2:
+            return _bad_history(f"{field} is not a pair [question, answer]", field)
+        question, answer = pair
+        if type(question) is not str or type(answer) is not str:
+            other = question if type(question) is not str else answer
+            return _bad_history(f"{field} holds {kind_name(other)}, not a text", field)
+        if not question or question.isspace():
+            return Rejection("PROMPT_EMPTY", f"the question in {field} is empty", "give the question", f"{field}[0]")
+        if not answer or answer.isspace():
+            return Rejection("OUTPUT_EMPTY", f"the answer in {field} is empty", "give the answer", f"{field}[1]")
+        turns += (Turn("user", question), Turn("assistant", answer))
+    return tuple(turns)
+
+
+def _bad_history(message: str, field: str) -> Rejection:
+    return Rejection("HISTORY_INVALID", message, 'write [["question", "answer"], ...]', field)

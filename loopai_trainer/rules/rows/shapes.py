@@ -1,0 +1,80 @@
+"""A row's keys: what is to be said of them is worked out once for each set of keys, not for each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopai_trainer.records import Rejection, Remark
+from loopai_trainer.rules.rows.names import did_you_mean
+
+MEDIA = ("images", "videos", "audios", "image", "video", "audio")
+_OTHER_NAMES = {"system_prompt": "system", "functions": "tools"}
+"""Names that other tools give to what is called otherwise here."""
+_MAX_SHAPES = 1000
+"""Files whose every row has its own keys must not fill the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the keys of a row tell: warnings, media columns to look into, a name that is surely misspelt."""
+
+    remarks: tuple[Remark, ...] = ()
+    media: tuple[str, ...] = ()
+    misspelt: Rejection | None = None
+
+
+class Shapes:
+    """Shapes seen so far. `needed`: keys whose text would be lost if they are misspelt; `optional`: others we read."""
+
+    def __init__(self, needed: tuple[str, ...], optional: tuple[str, ...]) -> None:
+        self._needed = needed
+        self._optional = optional
+        self._seen: dict[tuple[object, ...], Shape] = {}
+
+    def of(self, row: dict[str, object]) -> Shape:
+        """The shape of a row."""
+        keys = tuple(row)
+        shape = self._seen.get(keys)
+        if shape is None:
+            shape = self._look(keys)
+            if len(self._seen) < _MAX_SHAPES:
+                self._seen[keys] = shape
+        return shape
+
+    def _look(self, keys: tuple[str, ...]) -> Shape:
+        remarks: list[Remark] = []
+        misspelt: Rejection | None = None
+        known = (*self._needed, *self._optional)
+        absent = [name for name in known if name not in keys]
+        for key in keys:
+            if type(key) is not str or key in known:
+                continue
+            meant = did_you_mean(key, absent) or (_OTHER_NAMES.get(key) if _OTHER_NAMES.get(key) in absent else None)
+            if meant is None:
+                continue
+            if meant in self._needed and misspelt is None:
+                misspelt = _misspelt(key, meant)
+            elif meant in self._optional:
+                remarks.append(_ignored(key, meant))
+        return Shape(tuple(remarks), tuple(name for name in MEDIA if name in keys), misspelt)
+
+
+def media_fault(row: dict[str, object], names: tuple[str, ...]) -> Rejection | None:
+    """Pictures, videos and sounds are not trained on; a column that is there but empty does no harm."""
+    for name in names:
+        if row[name]:
+            message = f"the row has {name}; only text is trained on"
+            return Rejection("MEDIA_UNSUPPORTED", message, "take the media out, or leave the row out", name)
+    return None
+
+
+def _misspelt(key: str, meant: str) -> Rejection:
+    return Rejection(
+        "FIELD_MISSPELT", f"the key {key!r} is not known: did you mean {meant!r}?", f"rename it to {meant!r}", key
+    )
+
+
+def _ignored(key: str, meant: str) -> Remark:
+    return Remark(
+        "FIELD_IGNORED", f"the key {key!r} is not read: did you mean {meant!r}?", f"rename it to {meant!r}", key
+    )

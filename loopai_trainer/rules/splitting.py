@@ -1,0 +1,109 @@
+"""Which rows are held out, which repeat each other, and which stand on both sides: on arrays of 64-bit fingerprints."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+_BUCKETS = 256
+_SHIFT = 56
+"""Top byte of a fingerprint: its bucket. Only one bucket's rows are objects at a time."""
+
+
+class SplitImpossible(ValueError):
+    """Nothing would be left on one of the two sides. The message says why."""
+
+
+class Repeats(NamedTuple):
+    """Rows with one prompt, in file order. `answers[i]` numbers the distinct answers by first appearance, from 0."""
+
+    rows: tuple[int, ...]
+    answers: tuple[int, ...]
+
+
+def wanted_rows(size: float | int, total: int) -> int:
+    """Rows to hold out of `total`. `size` below 1 is a share: max(1, floor(share x total)); from 1 on a count.
+
+    The share counts as it is written: 0.29 of 100 is 29, though the nearest float is a little less.
+    Raises SplitImpossible unless both sides get a row.
+    """
+    if isinstance(size, bool) or not size > 0 or size != size or size == float("inf"):
+        raise SplitImpossible(f"{size!r} is neither a share between 0 and 1 nor a number of rows")
+    if size < 1:
+        wanted = max(1, int(Decimal(repr(size)) * total))
+    elif size == int(size) and not (isinstance(size, float) and size == 1):
+        wanted = int(size)
+    else:
+        raise SplitImpossible(f"{size!r} is neither a share between 0 and 1 nor a number of rows")
+    if wanted >= total:
+        raise SplitImpossible(f"{wanted} of {total} rows for validation leave none to train on")
+    return wanted
+
+
+def choose_validation(prompts: Sequence[int], wanted: int) -> bytearray:
+    """1 for each row that is held out: the `wanted` rows with the smallest fingerprints, repeats of a prompt together.
+
+    A prompt whose rows would not fit is passed over, so there may be fewer; if no prompt fits, the one with the fewest
+    rows is taken. Raises SplitImpossible if all rows have one prompt.
+    """
+    chosen, count = bytearray(len(prompts)), 0
+    smallest: list[int] | None = None
+    for rows in _by_prompt(prompts):
+        if count + len(rows) <= wanted:
+            count += len(rows)
+            for row in rows:
+                chosen[row] = 1
+            if count == wanted:
+                return chosen
+        elif smallest is None or len(rows) < len(smallest):
+            smallest = rows
+    if count == 0:
+        if smallest is None or len(smallest) == len(prompts):
+            raise SplitImpossible("all rows have the same prompt, which has to stay on one side")
+        for row in smallest:
+            chosen[row] = 1
+    return chosen
+
+
+def repeats(prompts: Sequence[int], answers: Sequence[int]) -> Iterator[Repeats]:
+    """Every prompt that stands in more than one row."""
+    for rows in _by_prompt(prompts, repeated_only=True):
+        numbers: dict[int, int] = {}
+        yield Repeats(tuple(rows), tuple(numbers.setdefault(answers[row], len(numbers)) for row in rows))
+
+
+def shared(train: Sequence[int], validation: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(first train row, validation row) for each validation row whose prompt stands in the training rows too."""
+    buckets = _bucketed(train)
+    for number, held_out in enumerate(_bucketed(validation)):
+        wanted = {validation[row] for row in held_out}
+        first: dict[int, int] = {}
+        for row in buckets[number]:
+            if train[row] in wanted:
+                first.setdefault(train[row], row)
+        for row in held_out:
+            if validation[row] in first:
+                yield first[validation[row]], row
+
+
+def _by_prompt(prompts: Sequence[int], *, repeated_only: bool = False) -> Iterator[list[int]]:
+    """Rows of each prompt, by ascending fingerprint; rows of one prompt in file order."""
+    for bucket in _bucketed(prompts):
+        values = [prompts[row] for row in bucket]
+        if repeated_only and len(set(values)) == len(values):
+            continue
+        groups: dict[int, list[int]] = {}
+        for value, row in zip(values, bucket, strict=True):
+            groups.setdefault(value, []).append(row)
+        for value in sorted(groups):
+            if len(groups[value]) > 1 or not repeated_only:
+                yield groups[value]
+
+
+def _bucketed(values: Sequence[int]) -> list[array[int]]:
+    buckets = [array("Q") for _ in range(_BUCKETS)]
+    for row, value in enumerate(values):
+        buckets[value >> _SHIFT].append(row)
+    return buckets

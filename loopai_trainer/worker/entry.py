@@ -1,0 +1,171 @@
+"""Where a worker begins (`python -P -m loopai_trainer.worker.entry`): its descriptors, its signals, its last resort.
+
+The approved bytes come through an anonymous file, are hashed again here, and are materialised from memory: no path
+that anybody could change lies between the approval and the launch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+from loopai_trainer import backends
+from loopai_trainer.errors import Busy, TrainerError
+from loopai_trainer.files import atomic, state_file
+from loopai_trainer.files.event_log import utc_text
+from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.host import locks, processes
+from loopai_trainer.rules import plan as plans
+from loopai_trainer.worker import own
+from loopai_trainer.worker.record import Record, tell
+
+
+class Arguments:
+    """The words of the worker's command line, as worker.attach writes them."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.run = RunDir(words[0])
+        self.lock_fd = int(words[1])
+        self.plan_fd = int(words[2])
+        self.sha256 = words[3]
+        self.executor = words[4]
+        self.finish = "--finish" in words[5:]
+
+
+class Asked:
+    """Whether SIGTERM has come."""
+
+    def __init__(self) -> None:
+        self.by_signal = False
+
+    def __call__(self) -> bool:
+        """True from the signal on."""
+        return self.by_signal
+
+    def listen(self, numbers: tuple[int, ...], deaf: tuple[int, ...] = ()) -> None:
+        """Take `numbers` as a request to cancel, and note the `deaf` ones only (handlers, which exec resets)."""
+        import signal
+
+        for number in numbers:
+            signal.signal(number, self._ask)
+        for number in deaf:
+            signal.signal(number, lambda *_: None)
+
+    def _ask(self, *_: object) -> None:
+        self.by_signal = True
+
+
+def main(words: list[str], asked: Asked | None = None) -> int:
+    """Do the worker's work in this process; returns its exit status. The executor `inline` calls it in the caller."""
+    arguments = Arguments(words)
+    record: Record | None = None
+    try:
+        if not locks.owns(arguments.lock_fd):
+            raise Busy(f"run.lock of {arguments.run.path} did not come with the worker", code="LOCKED")
+        record = _open_record(arguments)
+        job = _job(arguments, record, asked or Asked())
+        status = own.take_up(job) if arguments.finish else own.own(job)
+        return 0 if status == "completed" else 1
+    except Exception as error:  # noqa: BLE001 - the worker's boundary: the failure is recorded, its traceback logged
+        _fail(arguments.run, record, error)
+        return 1
+
+
+def _open_record(arguments: Arguments) -> Record:
+    read = state_file.read(arguments.run)
+    if read.damaged:
+        tell(f"{read.damaged}; kept as {state_file.set_aside(arguments.run)}")
+    state: dict[str, Any] = {
+        "version_id": arguments.run.version_id,
+        "task_id": os.path.basename(arguments.run.task.path),
+        "attempt": 1,
+        "run_dir": arguments.run.path,
+        **(read.state or {}),
+    }
+    if not arguments.finish:
+        state["started_at"] = utc_text(time.time())
+    state["config_sha256"] = arguments.sha256
+    state["worker"] = identity = processes.own_identity()
+    handle = "/".join(str(part) for part in identity.values())
+    state["executor"] = {"name": arguments.executor, "handle": handle}
+    if state.get("status") not in ("queued", "running", "finalizing"):
+        state["status"] = ""
+    locks.name_holder(arguments.lock_fd, f"{arguments.run.version_id}: worker {os.getpid()} since {state['worker']}")
+    return Record(arguments.run, state)
+
+
+def _job(arguments: Arguments, record: Record, asked: Asked) -> own.Job:
+    data = _read_all(arguments.plan_fd)
+    approved = plans.approve(data, arguments.sha256, arguments.run.config)
+    plan = approved.plan
+    record.state.update(task_id=plan.task_id, framework=plan.framework, stage=plan.stage)
+    if not arguments.finish:
+        atomic.make_private_dir(os.path.dirname(arguments.run.approved_config))
+        atomic.write_bytes(arguments.run.approved_config, data)
+    backend = backends.get(plan.framework, plan.stage)
+
+    def finish(ended: own.Ended) -> dict[str, Any]:
+        from loopai_trainer.worker.results import finish_run
+
+        return finish_run(arguments.run, plan, backend, ended)
+
+    return own.Job(arguments.run, approved, backend, record, finish, asked)
+
+
+def _read_all(fd: int) -> bytes:
+    size = os.fstat(fd).st_size
+    data = os.pread(fd, size, 0)
+    while len(data) < size:
+        data += os.pread(fd, size - len(data), len(data))
+    return data
+
+
+def _fail(run: RunDir, record: Record | None, error: Exception) -> None:
+    """Record why the worker gives up; while training lives, its run is not called ended (it is orphaned)."""
+    import traceback
+
+    from loopai_trainer.worker.ending import conclude, error_json, short_result
+
+    tell("".join(traceback.format_exception(error)).rstrip())
+    if record is None:
+        return
+    if not isinstance(error, TrainerError):
+        error = TrainerError(
+            f"the worker failed: {type(error).__name__}: {error}",
+            code="WORKER_FAILED",
+            hint=f"look at {run.worker_log}",
+        )
+    if locks.held(run.training_lock):
+        record.event("worker", str(record.state["status"]), error.message, error=error_json(error))
+        return
+    if record.state["status"] == "":
+        record.state["status"] = "queued"
+    conclude(run, record, short_result(record, "failed", error))
+
+
+def detached(words: list[str]) -> int:
+    """The worker as a process of its own: only its own descriptors, the run directory as cwd, deaf to terminals."""
+    arguments = Arguments(words)
+    _close_others((0, 1, 2, arguments.lock_fd, arguments.plan_fd))
+    os.chdir(arguments.run.path)
+    asked = Asked()
+    asked.listen((15,), deaf=(1, 2))  # SIGTERM; SIGHUP and SIGINT
+    return main(words, asked)
+
+
+def _close_others(kept: tuple[int, ...]) -> None:
+    """Close what a caller left open without close-on-exec: a pipe that an agent reads must see its end."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the descriptor of the listing itself
+    for fd in kept[3:]:
+        os.set_inheritable(fd, False)
+
+
+if __name__ == "__main__":
+    sys.exit(detached(sys.argv[1:]))

@@ -1,0 +1,220 @@
+"""The worker's story: launch, watch, stop if asked, sweep, finalise. It owns one training from exec to result."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loopai_trainer.contract import Backend
+from loopai_trainer.errors import Cancelled, TrainingFailed
+from loopai_trainer.files.event_log import utc_text
+from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.host import locks, processes
+from loopai_trainer.records import ApprovedPlan
+from loopai_trainer.worker import launching
+from loopai_trainer.worker.cancelling import GRACE_S, read_request
+from loopai_trainer.worker.observe import read_exit, read_started
+from loopai_trainer.worker.record import Record, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from loopai_trainer.worker.watching import Watcher
+
+TICK_S = 0.2
+_START_PAUSE_S = 0.02
+
+
+@dataclass(slots=True)
+class Ended:
+    """How training ended, for the finaliser. `exit_record`: launch/exit.json, None if nobody saw the end.
+
+    `reason`: (code, message) if the worker itself stopped it, or lost it. Times are seconds since the epoch.
+    """
+
+    exit_record: Mapping[str, Any] | None
+    started_at: float
+    ended_at: float
+    cancelled: bool = False
+    reason: tuple[str, str] | None = None
+    planned_steps: int | None = None
+    survivors: list[processes.Identity] = field(default_factory=list)
+
+
+Finisher = Callable[[Ended], dict[str, Any]]
+"""Makes the content of worker_result.json (with `status` and `error`) from the files of a run that has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker works on. `terminated()`: SIGTERM has come, which is a request to cancel."""
+
+    run: RunDir
+    approved: ApprovedPlan
+    backend: Backend
+    record: Record
+    finish: Finisher
+    terminated: Callable[[], bool] = lambda: False
+
+
+def own(job: Job) -> str:
+    """Start training and see it through to its result; returns the last status."""
+    if _cancel_request(job) is not None:
+        return _cancelled_before_start(job)
+    started_at = time.time()
+    keeper_pid = _launch(job)
+    _wait_for_exec(job, keeper_pid)
+    ended = _watch(job, started_at)
+    return _finalise(job, ended, keeper_pid)
+
+
+def take_up(job: Job) -> str:
+    """Finalise a training that ended while its worker was dead; returns the last status."""
+    exit_record = read_exit(job.run)
+    reason = None
+    if exit_record is None:
+        reason = ("WORKER_LOST", "worker and keeper were gone before training's end could be seen")
+    ended = Ended(exit_record, _recorded_start(job), time.time(), reason=reason)
+    _read_rest(job, _watcher(job), ended)
+    request = read_request(job.run)
+    if request is not None and (exit_record is None or exit_record.get("returncode") != 0):
+        ended.cancelled, ended.reason = True, None
+    return _finalise(job, ended, None)
+
+
+def _launch(job: Job) -> int:
+    """Everything up to the keeper's start; returns its pid."""
+    run, record = job.run, job.record
+    lock_fd = launching.take_training_lock(run)
+    tmp = launching.make_folders(run)
+    mark = processes.mark(run.version_id, int(record.state["attempt"]), run.path)
+    record.move("running", "starting", "training is being started", tmp_dir=tmp, mark=mark)
+    launch = job.backend.launch(job.approved, launching.paths_of(run, tmp), os.environ)
+    main = launching.only_main(launch)
+    launching.write_launch_files(run, launch)
+    launching.note_request(run, main, list(job.approved.plan.loopai["launch"].get("pass_env") or ()))
+    return launching.start_keeper(run, main, mark, lock_fd)
+
+
+def _wait_for_exec(job: Job, keeper_pid: int) -> None:
+    """Until training was exec'd, or could not be. Raises TrainingFailed if the keeper ends before it wrote anything."""
+    run = job.run
+    while True:
+        started = read_started(run)
+        if started.get("training") or os.path.exists(run.launch_exit):
+            job.record.note(**{name: one for name, one in started.items() if one})
+            return
+        if not locks.held(run.training_lock):
+            if os.path.exists(run.launch_started):
+                return  # it died after that: the watch below says so
+            _reap(keeper_pid)
+            raise TrainingFailed(
+                "the keeper ended before it could start training",
+                code="KEEPER_LOST",
+                hint=f"look at {run.worker_log}",
+            )
+        time.sleep(_START_PAUSE_S)
+
+
+def _watch(job: Job, started_at: float) -> Ended:
+    """Follow training to its end, whoever brings it about."""
+    from loopai_trainer.worker.stopping import stop_training, sweep
+
+    run, record = job.run, job.record
+    watcher = _watcher(job)
+    ended = Ended(None, started_at, started_at)
+    while not os.path.exists(run.launch_exit):
+        watcher.tick()
+        request = _cancel_request(job)
+        if not locks.held(run.training_lock):
+            if not os.path.exists(run.launch_exit):
+                ended.reason = ("KEEPER_LOST", "the keeper is gone, and with it training's exit status")
+            break
+        if request is not None:
+            ended.cancelled = True
+            record.phase("stopping", f"asked to stop by {request.get('requested_by', 'somebody')}", cancel=request)
+            ended.survivors = stop_training(run, record, _grace_s(request))
+            break
+        if watcher.mismatch:
+            ended.reason = ("EXAMPLES_MISMATCH", watcher.mismatch)
+            record.phase("stopping", watcher.mismatch)
+            ended.survivors = stop_training(run, record, GRACE_S)
+            break
+        time.sleep(TICK_S)
+    ended.survivors = sweep(run, record)
+    ended.ended_at = time.time()
+    ended.exit_record = read_exit(run)
+    _read_rest(job, watcher, ended)
+    return ended
+
+
+def _watcher(job: Job) -> Watcher:
+    from loopai_trainer.worker.watching import Watcher
+
+    paths = launching.paths_of(job.run, str(job.record.state.get("tmp_dir", "")))
+    return Watcher(job.run, job.approved.plan, job.backend, paths, job.record)
+
+
+def _read_rest(job: Job, watcher: Watcher, ended: Ended) -> None:
+    """What training appended between the last look and its end."""
+    watcher.finish()
+    if watcher.mismatch and not ended.cancelled:
+        ended.reason = ("EXAMPLES_MISMATCH", watcher.mismatch)
+    ended.planned_steps = job.record.state.get("total_steps")
+
+
+def _finalise(job: Job, ended: Ended, keeper_pid: int | None) -> str:
+    from loopai_trainer.worker.ending import conclude, stored_result
+
+    run, record = job.run, job.record
+    if keeper_pid is not None:
+        _reap(keeper_pid)
+    if ended.survivors:
+        pids = [one["pid"] for one in ended.survivors]
+        tell(f"processes that could not be ended: {pids}")
+        record.event("stopping", str(record.state["status"]), "some processes could not be ended", data={"pids": pids})
+    record.move("finalizing", "finalizing", "training has ended; its results are being looked at")
+    result = stored_result(run, int(record.state["attempt"]))
+    if result is None:
+        result = {**job.finish(ended), "exit": ended.exit_record, "survivors": ended.survivors}
+        if ended.cancelled:
+            result["status"] = "cancelled"  # cancelled is cancelled, whatever training made of the signal
+    return conclude(run, record, result)
+
+
+def _cancelled_before_start(job: Job) -> str:
+    from loopai_trainer.worker.ending import conclude, short_result
+
+    error = Cancelled("the run was cancelled before training was started", hint="prepare a new version to train")
+    return conclude(job.run, job.record, short_result(job.record, "cancelled", error))
+
+
+def _cancel_request(job: Job) -> Mapping[str, Any] | None:
+    if job.terminated():
+        return {"requested_by": "SIGTERM to the worker", "at": utc_text(time.time()), "grace_s": GRACE_S}
+    return read_request(job.run)
+
+
+def _grace_s(request: Mapping[str, Any]) -> float:
+    grace_s = request.get("grace_s")
+    return float(grace_s) if isinstance(grace_s, int | float) and grace_s >= 0 else GRACE_S
+
+
+def _recorded_start(job: Job) -> float:
+    """When training was started, by the file that the keeper wrote then."""
+    try:
+        return os.stat(job.run.launch_started).st_mtime
+    except OSError:
+        return time.time()
+
+
+def _reap(keeper_pid: int) -> None:
+    """Collect the keeper if it has ended; one that stays for survivors is left to init."""
+    until = time.monotonic() + 1.0
+    try:
+        while os.waitpid(keeper_pid, os.WNOHANG)[0] == 0 and time.monotonic() < until:
+            time.sleep(0.01)
+    except ChildProcessError:
+        pass

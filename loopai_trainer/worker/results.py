@@ -1,0 +1,27 @@
+"""The worker's way to the results floor, imported after training's end alone: analysis and pictures are heavy."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from loopai_trainer.contract import Backend
+from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.records import Plan
+from loopai_trainer.results.finish import finish
+from loopai_trainer.results.outcome import Ending
+from loopai_trainer.worker.inputs import changed_inputs
+from loopai_trainer.worker.own import Ended
+
+
+def finish_run(run: RunDir, plan: Plan, backend: Backend, ended: Ended) -> dict[str, Any]:
+    """The content of worker_result.json for a training that ended so."""
+    ending = Ending(
+        exit_record=ended.exit_record,
+        started_at=ended.started_at,
+        ended_at=ended.ended_at,
+        cancelled=ended.cancelled,
+        reason=ended.reason,
+        planned_steps=ended.planned_steps,
+    )
+    return finish(run, plan, backend, ending, lambda: changed_inputs(plan, os.environ))

@@ -1,0 +1,221 @@
+"""Following a training: its metric lines, its log and its process tree, into the record, a few times a second."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from loopai_trainer.contract import Backend
+from loopai_trainer.files import atomic
+from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.host import processes
+from loopai_trainer.records import LaunchPaths, LogFact, MetricRow, Plan
+from loopai_trainer.worker.observe import members_text, read_started
+from loopai_trainer.worker.record import Record, tell
+
+_READ_BYTES = 1024 * 1024
+_SKIP_BYTES = 16 * 1024 * 1024
+_LINE_BYTES = 64 * 1024
+_OVERLAP_LINES = 8
+"""Lines of the last batch that are shown to the backend again: a count may stand a few lines below its heading."""
+
+_TREE_FIRST_S = 1.0
+_TREE_LAST_S = 15.0
+_TREE_MEMBERS = 2000
+
+
+class Tail:
+    """Reads what is appended to a file, over rotation (rename) and replacement; `offset` is in the present file."""
+
+    def __init__(self, path: str, offset: int = 0) -> None:
+        self.path = path
+        self.offset = offset
+        self._fd: int | None = None
+        self._rest = b""
+
+    def lines(self) -> list[bytes]:
+        """The whole lines that are new, without their ends; at most some megabytes a call, longer lines in pieces."""
+        data = self._rest + self._read()
+        whole, separator, self._rest = data.rpartition(b"\n")
+        if not separator and len(data) > _LINE_BYTES:
+            whole, self._rest = data, b""
+        return whole.split(b"\n") if whole else []
+
+    @property
+    def done_offset(self) -> int:
+        """The offset up to which whole lines were given out."""
+        return self.offset - len(self._rest)
+
+    def close(self) -> None:
+        """Close the file; the next read opens it again."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _read(self) -> bytes:
+        if self._fd is None and not self._open():
+            return b""
+        data = self._piece()
+        if not data and self._replaced():
+            self.close()
+            self.offset = 0
+            return self._piece() if self._open() else b""
+        return data
+
+    def _open(self) -> bool:
+        try:
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _piece(self) -> bytes:
+        if self._fd is None:
+            return b""
+        size = os.fstat(self._fd).st_size
+        if size < self.offset:  # truncated in place: begin again
+            self.offset = 0
+        if size - self.offset > _SKIP_BYTES:
+            # Progress bars faster than they can be read: the newest lines are worth more than all of them.
+            self.offset = size - _READ_BYTES
+            self._rest = b""
+        data = os.pread(self._fd, _READ_BYTES, self.offset)
+        self.offset += len(data)
+        return data
+
+    def _replaced(self) -> bool:
+        if self._fd is None:
+            return False
+        try:
+            there = os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        here = os.fstat(self._fd)
+        return (there.st_ino, there.st_dev) != (here.st_ino, here.st_dev)
+
+
+class Watcher:
+    """Looks at everything that training appends to. `mismatch` is set when it trains on another number of examples."""
+
+    def __init__(self, run: RunDir, plan: Plan, backend: Backend, paths: LaunchPaths, record: Record) -> None:
+        self.run = run
+        self.backend = backend
+        self.record = record
+        self.mismatch: str = ""
+        self._expected = backend.expected_examples(plan)
+        self._metrics = Tail(backend.metrics_file(paths), int(record.state.get("metrics_offset") or 0))
+        self._log = Tail(run.train_log)
+        self._last_lines: list[str] = []
+        self._last_phase = ""
+        self._tree_s = 0.0
+        self._tree_every_s = _TREE_FIRST_S
+        self._pending = b""
+
+    def tick(self) -> None:
+        """Read what is new, note it in the record, write the record when it is due."""
+        self._read_metrics()
+        self._read_log()
+        self._look_at_tree()
+        self.record.flush()
+
+    def finish(self) -> None:
+        """Read all that is left after training's end."""
+        for _ in range(2 * _SKIP_BYTES // _READ_BYTES):
+            before = (self._metrics.offset, self._log.offset)
+            self._read_metrics()
+            self._read_log()
+            if before == (self._metrics.offset, self._log.offset):
+                break
+        self._metrics.close()
+        self._log.close()
+
+    def _read_metrics(self) -> None:
+        rows = self.backend.read_metrics(self._metrics.lines())
+        attempt = int(self.record.state.get("attempt", 1))
+        self._pending += b"".join(metric_line(row, attempt) for row in rows)
+        if self._pending:
+            try:
+                atomic.append_line(self.run.metric_rows, self._pending.removesuffix(b"\n"))
+                self._pending = b""
+            except OSError as error:  # disk full: kept, and tried again
+                tell(f"{self.run.metric_rows}: {error}")
+        for row in rows:
+            self._note_row(row)
+        if rows:
+            self.record.note(metrics_offset=self._metrics.done_offset)
+
+    def _note_row(self, row: MetricRow) -> None:
+        values = row.values
+        noted: dict[str, Any] = {"current_step": max(row.step, int(self.record.state.get("current_step") or 0))}
+        total = values.get("total_steps")
+        if total is not None and math.isfinite(total):
+            noted["total_steps"] = int(total)
+        for name, keys in (
+            ("loss", ("loss",)),
+            ("learning_rate", ("learning_rate", "lr")),
+            ("eval_loss", ("eval_loss",)),
+        ):
+            value = next((values[key] for key in keys if key in values), None)
+            if value is not None:
+                noted[name] = value if math.isfinite(value) else None
+        self.record.note(**noted)
+        if row.kind == "train":
+            self._set_phase("training")
+
+    def _read_log(self) -> None:
+        new = [text for line in self._log.lines() for text in _texts(line)]
+        if not new:
+            return
+        for fact in self.backend.read_log([*self._last_lines, *new]):
+            self._take(fact)
+        self._last_lines = [*self._last_lines, *new][-_OVERLAP_LINES:]
+
+    def _take(self, fact: LogFact) -> None:
+        if fact.kind == "phase":
+            self._set_phase(str(fact.value))
+            return
+        value = int(fact.value)
+        self.record.note(**{fact.kind: value})
+        expected = self._expected.get(fact.kind)
+        if expected is not None and expected != value:
+            what = fact.kind.replace("_", " ")
+            self.mismatch = f"training reports {value} {what}, but {expected} were approved"
+
+    def _set_phase(self, phase: str) -> None:
+        if phase == self._last_phase or self.record.state.get("status") != "running":
+            return
+        # Trainers load and evaluate again later; "training" is what a run stays in once it has begun.
+        if self.record.state.get("phase") != "training":
+            self.record.phase(phase)
+        self._last_phase = phase
+
+    def _look_at_tree(self) -> None:
+        now = time.monotonic()
+        if now - self._tree_s < self._tree_every_s:
+            return
+        self._tree_s = now
+        self._tree_every_s = min(self._tree_every_s * 1.5, _TREE_LAST_S)
+        started = read_started(self.run)
+        tree = processes.descendants(started.get("keeper"))[:_TREE_MEMBERS]
+        self.record.note(**{name: one for name, one in started.items() if one}, tree=members_text(tree))
+
+
+def metric_line(row: MetricRow, attempt: int) -> bytes:
+    """A row of metrics.jsonl; values that are not finite become null and are named in `nonfinite`."""
+    values: Mapping[str, float | None] = {
+        name: value if math.isfinite(value) else None for name, value in row.values.items()
+    }
+    entry: dict[str, Any] = {"step": row.step, "attempt": attempt, "kind": row.kind, "values": values}
+    nonfinite = [name for name, value in values.items() if value is None]
+    if nonfinite:
+        entry["nonfinite"] = nonfinite
+    return json.dumps(entry, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
+
+
+def _texts(line: bytes) -> list[str]:
+    # A progress bar is one line of carriage returns, up to megabytes: only its last states can matter.
+    return [part[:_LINE_BYTES].decode("utf-8", "replace") for part in line.split(b"\r")[-64:] if part.strip()]

@@ -1,0 +1,167 @@
+"""The backend `stand_in`/`sft`: a small real implementation of contract.Backend around fakes/train.py.
+
+The worker finds it as it finds anybody's backend: through an entry point (tests/fakes/site on PYTHONPATH).
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from loopai_trainer.records import (
+    ApprovedPlan,
+    Artefact,
+    Checkpoint,
+    Command,
+    DataReport,
+    Environment,
+    EnvironmentSpec,
+    Field,
+    Host,
+    Launch,
+    LaunchPaths,
+    LogFact,
+    MetricRow,
+    Mode,
+    Model,
+    Plan,
+    Problem,
+    Rejection,
+    Row,
+    Settings,
+    Versions,
+)
+
+TRAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train.py")
+PROGRAM = "/bin/does-not-exist"
+
+DEFAULTS: dict[str, Any] = {
+    "steps": 3,
+    "pause_s": 0.0,
+    "save_steps": 1,
+    "exit_code": 0,
+    "stop_at": 0,
+    "nan_at": 0,
+    "examples": 8,
+    "report_examples": 8,
+    "spam_bytes": 0,
+    "deaf": False,
+    "helper_s": 0.0,
+    "helper_deaf": False,
+    "hold_file": "",
+    "artefact": True,
+    "program": "",
+}
+"""Native keys. `stop_at`: return `exit_code` before that step; `helper_s`: a helper in its own session lives so long;
+`hold_file`: training ends only when this file is gone; `program`: exec this instead of Python."""
+
+
+class StandIn:
+    name = "stand_in"
+    package = "loopai-stand-in"
+    stages = ("sft",)
+
+    def fields(self) -> tuple[Field, ...]:
+        return ()
+
+    def row_check(
+        self, settings: Settings, sample: Sequence[object]
+    ) -> tuple[str, Callable[[object, int], Row | Rejection]]:
+        return "any", lambda row, line: Rejection("NOT_READ", "the stand-in reads no rows", "")
+
+    def probe(self, environment: Environment) -> Versions:
+        return Versions(self.package, "0", "3", "", {}, "0" * 64)
+
+    def environment_spec(self) -> EnvironmentSpec | None:
+        return None
+
+    def file_keys(self) -> tuple[str, ...]:
+        return ()
+
+    def template_problems(
+        self, template: Mapping[str, Any], lines: Mapping[str, int], versions: Versions
+    ) -> list[Problem]:
+        return []
+
+    def draft(
+        self, settings: Settings, data: DataReport, base: Mapping[str, Any], model: Model, paths: LaunchPaths
+    ) -> dict[str, Any]:
+        return dict(base)
+
+    def check(self, plan: Plan, versions: Versions, host: Host) -> list[Problem]:
+        return []
+
+    def launch_problems(self, plan: Plan) -> list[Problem]:
+        return []
+
+    def summary(self, plan: Plan) -> dict[str, Any]:
+        return {"steps": options_of(plan)["steps"]}
+
+    def red_flags(self, plan: Plan) -> list[Problem]:
+        return []
+
+    def launch(self, approved: ApprovedPlan, paths: LaunchPaths, inherited: Mapping[str, str]) -> Launch:
+        options = options_of(approved.plan)
+        program = options["program"] or sys.executable
+        argv = (program, "-I", "-S", TRAIN, "options.json")
+        text = json.dumps({**options, "out": paths.checkpoints})
+        env = {"PATH": inherited.get("PATH", ""), "TMPDIR": paths.tmp, "HOME": paths.cache}
+        return Launch(Command(argv, paths.launch, env), {"options.json": text})
+
+    def read_metrics(self, lines: Iterable[bytes]) -> list[MetricRow]:
+        rows = []
+        for line in lines:
+            entry = json.loads(line)
+            values = {key: float(value) for key, value in entry.items() if key != "step"}
+            rows.append(MetricRow(entry["step"], "train", values))
+        return rows
+
+    def metrics_file(self, paths: LaunchPaths) -> str:
+        return os.path.join(paths.checkpoints, "metrics.jsonl")
+
+    def read_log(self, lines: Iterable[str]) -> list[LogFact]:
+        kinds = {"phase": "phase", "examples": "train_examples", "steps": "total_steps"}
+        facts = []
+        for line in lines:
+            word, _, value = line.partition(" ")
+            if word in kinds:
+                facts.append(LogFact(kinds[word], value if word == "phase" else int(value)))  # type: ignore[arg-type]
+        return facts
+
+    def expected_examples(self, plan: Plan) -> Mapping[str, int]:
+        return {"train_examples": options_of(plan)["examples"]}
+
+    def find_checkpoints(self, folder: str) -> list[Checkpoint]:
+        names = [name for name in os.listdir(folder) if name.startswith("checkpoint-")] if os.path.isdir(folder) else []
+        found = []
+        for step in sorted(int(name.partition("-")[2]) for name in names):
+            path = os.path.join(folder, f"checkpoint-{step}")
+            complete = os.path.exists(os.path.join(path, "weights.json"))
+            found.append(Checkpoint(f"checkpoint-{step}", step, path, complete, "" if complete else "no weights"))
+        return found
+
+    def final_artefact(self, folder: str) -> Artefact:
+        path = os.path.join(folder, "final.json")
+        try:
+            with open(path) as file:
+                return Artefact(folder, True, bool(json.load(file)["finite"]))
+        except (FileNotFoundError, ValueError):
+            return Artefact(folder, False, False, "final.json is missing")
+
+    def selection(self, plan: Plan) -> tuple[str | None, Mode | None]:
+        return None, None
+
+    def explain_failure(self, log_tail: Sequence[str]) -> tuple[str, str] | None:
+        last = next((line for line in reversed(log_tail) if "Error:" in line), None)
+        return None if last is None else (last, "look at the stand-in's options")
+
+    def export(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | None:
+        return None
+
+
+def options_of(plan: Plan) -> dict[str, Any]:
+    return {**DEFAULTS, **plan.native}
+
+
+BACKEND = StandIn()

@@ -1,0 +1,104 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopai_trainer.errors import SettingsError
+from loopai_trainer.records import Field
+from loopai_trainer.rules import settings
+from loopai_trainer.rules.settings import GENERAL, Layer, require, resolve
+
+LAYERS = [
+    Layer("state.trainer", {"output_dir": "from-trainer"}),
+    Layer("state.system", {"output_dir": "from-system", "task_id": "t-system"}),
+]
+
+
+def test_the_order_of_sources_and_their_origins():
+    environ = {"OUTPUT_DIR": "from-env"}
+    keyword = {"output_dir": "from-flag"}
+    for left_out, expected, origin in (
+        (None, "from-flag", "--output-dir"),
+        ("keyword", "from-env", "environment variable OUTPUT_DIR"),
+        ("environ", "from-trainer", "state.trainer.output_dir"),
+        ("trainer", "from-system", "state.system.output_dir"),
+        ("all", "./outputs", "default"),
+    ):
+        if left_out == "keyword":
+            keyword = {}
+        if left_out == "environ":
+            environ = {}
+        layers = {"trainer": LAYERS[1:], "all": []}.get(left_out or "", LAYERS)
+        found = resolve(GENERAL, keyword, environ, layers)
+        assert (found.text("output_dir"), found.origin("output_dir")) == (expected, origin)
+
+
+def test_aliases_of_a_state_count():
+    found = resolve(GENERAL, {}, {}, [Layer("state.trainer", {"model_path": "/m", "version_id": "v9"})])
+    assert found.text("train_input_model_name") == "/m"
+    assert found.text("trainer_version_id") == "v9"
+    assert found.origin("trainer_version_id") == "state.trainer.version_id"
+
+
+@pytest.mark.parametrize("empty", ["", "  ", None])
+def test_empty_values_and_placeholder_paths_count_as_missing(empty):
+    layers = [Layer("state.trainer", {"task_id": empty, "train_input_dataset_path": "/path/to/data.json"})]
+    found = resolve(GENERAL, {}, {}, layers)
+    assert found.origin("task_id") == "default"
+    assert found.values["train_input_dataset_path"] is None
+
+
+def test_all_missing_required_settings_are_named_at_once():
+    with pytest.raises(SettingsError) as caught:
+        require(resolve(GENERAL, {}, {}, []), GENERAL)
+    assert caught.value.code == "SETTINGS_MISSING"
+    assert {problem.field for problem in caught.value.problems} >= {
+        "train_input_dataset_path",
+        "train_input_model_name",
+        "train_input_task_description",
+    }
+    assert "--dataset VALUE" in caught.value.problems[0].hint + caught.value.problems[1].hint
+
+
+def test_values_that_are_not_allowed_are_refused_with_their_origin():
+    keyword = {"bad_rows": "maybe"}
+    environ = {"TRAINER_PERSISTENT_WORKER": "perhaps"}
+    layers = [Layer("state.trainer", {"split_seed": "many", "train_input_dataset_path": ["a"]})]
+    with pytest.raises(SettingsError) as caught:
+        resolve(GENERAL, keyword, environ, layers)
+    assert {(problem.field, problem.origin) for problem in caught.value.problems} == {
+        ("bad_rows", "--bad-rows"),
+        ("trainer_persistent_worker", "environment variable TRAINER_PERSISTENT_WORKER"),
+        ("split_seed", "state.trainer.split_seed"),
+        ("train_input_dataset_path", "state.trainer.train_input_dataset_path"),
+    }
+
+
+def test_an_unknown_setting_is_refused_with_a_suggestion():
+    with pytest.raises(SettingsError) as caught:
+        resolve(GENERAL, {"split_sed": 1}, {}, [])
+    assert "split_seed" in caught.value.hint
+
+
+@given(st.sampled_from(["text", "path", "bool", "int", "number"]), st.none() | st.text() | st.integers() | st.floats() | st.lists(st.integers()) | st.binary())
+def test_any_value_is_taken_or_refused_but_never_breaks(kind, value):
+    field = Field("x", "help", kind=kind)
+    try:
+        found = resolve([field], {"x": value}, {}, [])
+    except SettingsError as error:
+        assert error.problems[0].field == "x"
+    else:
+        kinds = {"text": str, "path": str, "bool": bool, "int": int, "number": float}
+        assert found.values["x"] is None or type(found.values["x"]) is kinds[kind]
+
+
+def test_booleans_and_numbers_from_text():
+    fields = [Field("b", "", kind="bool"), Field("i", "", kind="int"), Field("n", "", kind="number")]
+    assert resolve(fields, {"b": "off", "i": "7", "n": "1e-3"}, {}, []).values == {"b": False, "i": 7, "n": 0.001}
+    for bad in ({"b": "2"}, {"i": "7.5"}, {"i": True}, {"i": 2.5}, {"n": "x"}, {"n": True}):
+        with pytest.raises(SettingsError):
+            resolve(fields, bad, {}, [])
+
+
+def test_placeholders():
+    assert settings.is_placeholder("/path/to/model")
+    assert not settings.is_placeholder("/data/path/to")
