@@ -43,7 +43,7 @@ def write_bytes(path: str, data: bytes, mode: int = PRIVATE, *, sync: bool = Tru
         _remove(temp)
         raise
     if sync:
-        _sync_folder(folder)
+        sync_folder(folder)
 
 
 def write_text(path: str, text: str, mode: int = PRIVATE) -> None:
@@ -88,7 +88,8 @@ def _remove(path: str) -> None:
         pass
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
+    """Make names that were given or taken in `folder` survive a power cut."""
     fd = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

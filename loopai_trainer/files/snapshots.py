@@ -6,13 +6,16 @@ A snapshot's bytes depend on its rows alone (and on pyarrow's version); its name
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 
 from loopai_trainer.files import atomic
@@ -65,7 +68,9 @@ class SnapshotWriter:
         self._folder = folder
         self._temp = os.path.join(folder, f".snapshot.{os.getpid()}.{os.urandom(4).hex()}.tmp")
         self._file = _HashedFile(self._temp)
-        self._writer = pyarrow.parquet.ParquetWriter(self._file, SCHEMA, compression="zstd", use_dictionary=_DICTIONARIES)
+        self._writer = pyarrow.parquet.ParquetWriter(
+            self._file, SCHEMA, compression="zstd", use_dictionary=_DICTIONARIES, write_statistics=False
+        )
         self._columns = _Columns()
         self._tables: list[Any] = []
         self._table_size = (0, 0)
@@ -112,13 +117,16 @@ class SnapshotWriter:
         return self._temp
 
     def finish(self, name: str, source: tuple[str, str] | None = None) -> InputFile:
-        """Give the file its final name `name-<first 16 hex of its SHA-256>.parquet`, mode 0444. `source`: (path, sha256)."""
+        """Give the file its final name `name-<first 16 hex of its SHA-256>.parquet`, mode 0444.
+
+        `source`: path and SHA-256 of the file that the rows came from.
+        """
         self.close()
         digest = self._file.sha256
         path = os.path.join(self._folder, f"{name}-{digest[:16]}.parquet")
         os.chmod(self._temp, READ_ONLY)
         os.replace(self._temp, path)
-        _sync_folder(self._folder)
+        atomic.sync_folder(self._folder)
         source_path, source_sha256 = source or (None, None)
         return InputFile(path, digest, self._file.size_bytes, self.rows, source_path, source_sha256)
 
@@ -127,16 +135,40 @@ _DICTIONARIES = ["messages.list.element.role", "system", "tools"]
 """Contents hardly repeat: a dictionary of them would only be built to be given up."""
 
 
-def split_snapshot(path: str, chosen: bytearray, kept: SnapshotWriter, held_out: SnapshotWriter) -> None:
-    """Copy the rows of `path` into `held_out` where `chosen` is 1, else into `kept`, in order, in bounded memory."""
+def split_snapshot(
+    path: str, chosen: bytearray, kept: SnapshotWriter, held_out: SnapshotWriter
+) -> tuple[Counter[int], Counter[int]]:
+    """Copy the rows of `path` into `held_out` where `chosen` is 1, else into `kept`, in order, in bounded memory.
+
+    Gives how many rows have how many characters, for `kept` and for `held_out`.
+    """
+    lengths: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
     start = 0
-    with pyarrow.parquet.ParquetFile(path, memory_map=False) as file:
+    with pyarrow.parquet.ParquetFile(path) as file:
         for index in range(file.num_row_groups):
             table = file.read_row_group(index, use_threads=False)
-            mask = pyarrow.array(map(bool, chosen[start : start + table.num_rows]), pyarrow.bool_())
+            flags = chosen[start : start + table.num_rows]
             start += table.num_rows
+            for flag, characters in zip(flags, _characters(table), strict=True):
+                lengths[flag][characters] += 1
+            mask = pyarrow.array(map(bool, flags), pyarrow.bool_())
             held_out.add_table(table.filter(mask))
             kept.add_table(table.filter(pyarrow.compute.invert(mask)))
+    return lengths
+
+
+def _characters(table: Any) -> list[int]:
+    """Characters of each row: system, tools and all turns."""
+    messages = table.column("messages").combine_chunks()
+    of_turns = pyarrow.compute.utf8_length(pyarrow.compute.struct_field(messages.values, "content")).to_pylist()
+    before = [0, *itertools.accumulate(of_turns)]
+    ends = messages.offsets.to_pylist()
+    systems = pyarrow.compute.utf8_length(table.column("system")).to_pylist()
+    tools = pyarrow.compute.utf8_length(table.column("tools")).to_pylist()
+    return [
+        before[end] - before[start] + system + tool
+        for start, end, system, tool in zip(ends[:-1], ends[1:], systems, tools, strict=True)
+    ]
 
 
 def rows_at(path: str, indices: Sequence[int]) -> dict[int, Row]:
@@ -144,7 +176,7 @@ def rows_at(path: str, indices: Sequence[int]) -> dict[int, Row]:
     found: dict[int, Row] = {}
     wanted = sorted(set(indices))
     start, position = 0, 0
-    with pyarrow.parquet.ParquetFile(path, memory_map=False) as file:
+    with pyarrow.parquet.ParquetFile(path) as file:
         for index in range(file.num_row_groups):
             end = start + file.metadata.row_group(index).num_rows
             here = []
@@ -156,13 +188,6 @@ def rows_at(path: str, indices: Sequence[int]) -> dict[int, Row]:
                 found.update(zip(here, map(_row, table.to_pylist()), strict=True))
             start = end
     return found
-
-
-def source_lines(path: str) -> Iterator[int]:
-    """`source_line` of all rows, in order."""
-    with pyarrow.parquet.ParquetFile(path, memory_map=False) as file:
-        for batch in file.iter_batches(columns=["source_line"], use_threads=False):
-            yield from batch.column(0).to_pylist()
 
 
 def _row(value: Mapping[str, Any]) -> Row:
@@ -236,7 +261,7 @@ class _Columns:
         )
         messages = pyarrow.ListArray.from_arrays(pyarrow.array(self.turns, pyarrow.int32()), turns)
         columns = [
-            messages.cast(SCHEMA.field("messages").type),
+            messages,
             pyarrow.array(self.systems, pyarrow.string()),
             pyarrow.array(self.tools, pyarrow.string()),
             pyarrow.array(self.lines, pyarrow.int64()),
@@ -250,7 +275,7 @@ class _HashedFile:
 
     def __init__(self, path: str) -> None:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, atomic.PRIVATE)
-        self._file = open(fd, "wb")
+        self._file = io.BufferedWriter(io.FileIO(fd, "wb"))
         self._digest = hashlib.sha256()
         self.size_bytes = 0
         self.closed = False
@@ -287,22 +312,3 @@ class _HashedFile:
     def close(self) -> None:
         self._file.close()
         self.closed = True
-
-
-def _sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def line_ranges(lines: Sequence[int], limit: int = 10) -> str:
-    """'1, 9-14' for people; at most `limit` numbers or ranges, then '...'."""
-    ranges: list[str] = []
-    for _, group in itertools.groupby(enumerate(lines), lambda pair: pair[1] - pair[0]):
-        run = [line for _, line in group]
-        ranges.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
-        if len(ranges) > limit:
-            return ", ".join(ranges[:limit]) + ", ..."
-    return ", ".join(ranges)

@@ -107,7 +107,7 @@ def _unplanned(framework: str, remarks: tuple[str, ...]) -> _Source:
 def _plan(path: str) -> tuple[Plan | None, tuple[str, ...]]:
     """The approved YAML, else the prepared one; an unreadable one is said and then done without."""
     run = RunDir(path)
-    for file_path in (run.approved_config, run.config):
+    for file_path in (run.approved_config, *_approved_elsewhere(run), run.config):
         try:
             with open(file_path, "rb") as file:
                 return plans.read(file.read(), file_path), ()
@@ -116,6 +116,13 @@ def _plan(path: str) -> tuple[Plan | None, tuple[str, ...]]:
         except (OSError, ConfigError) as error:
             return None, (f"the run's YAML cannot be read, so the general rule chooses: {error}",)
     return None, ()
+
+
+def _approved_elsewhere(run: RunDir) -> list[str]:
+    """The approved YAML of a run directory that is not named by its version (--trainer-output-dir)."""
+    folder = os.path.dirname(run.approved_config)
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return [os.path.join(folder, name) for name in names if len(names) == 1 and name.endswith(".yaml")]
 
 
 def _names(path: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""setup: makes a backend's pinned environment, proves that it works, marks it complete; a finished one is reused.
+"""setup: makes a backend's pinned environment, proves that it works, marks it complete; a finished one is reused."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -24,16 +25,27 @@ Progress = Callable[[str], None]
 """Called with one line for people, whenever something new is to be said."""
 
 TAIL_LINES = 15
-POLL_S = 1.0
+POLL_S = 0.5
+SAY_EVERY_S = 20.0
 
 
-def setup(name: str, environ: Mapping[str, str], progress: Progress | None = None) -> Answer:
+class Talk(NamedTuple):
+    """`say`: a line that stays. `live`: the log's newest line, twice a second, for a terminal that replaces it;
+    None: such a line is said every 20 seconds instead."""
+
+    say: Progress
+    live: Progress | None = None
+
+
+def setup(
+    name: str, environ: Mapping[str, str], progress: Progress | None = None, live: Progress | None = None
+) -> Answer:
     """The environment of the backend called `name`, made if need be.
 
     Raises UsageError for an unknown name, BackendMissing (SETUP_FAILED) with the log's path and its last lines.
     """
     spec = _spec(name)
-    made, reused = make_environment(spec, environ, progress or _say_nothing)
+    made, reused = make_environment(spec, environ, Talk(progress or _say_nothing, live))
     environment = environments.resolve(made, spec.name, environ, f"trainer setup {spec.name}")
     versions = environments.read_versions(environment, spec.name)
     data = {
@@ -45,19 +57,19 @@ def setup(name: str, environ: Mapping[str, str], progress: Progress | None = Non
     return Answer("setup", data, message=f"{spec.name} {versions.version} {'was there' if reused else 'is ready'}")
 
 
-def make_environment(spec: EnvironmentSpec, environ: Mapping[str, str], progress: Progress) -> tuple[str, bool]:
+def make_environment(spec: EnvironmentSpec, environ: Mapping[str, str], talk: Talk) -> tuple[str, bool]:
     """(root, whether it was there already). One process builds, others wait for it. Raises BackendMissing."""
     root = environment_root(spec, environ)
     if environments.read_marker(root):
         return root, True
     os.makedirs(os.path.dirname(root), mode=0o700, exist_ok=True)
-    with _only_one(root + ".lock", progress):
+    with _only_one(root + ".lock", talk):
         if environments.read_marker(root):
             return root, True
         if os.path.lexists(root):
-            progress(f"removing the half-made {root}")
+            talk.say(f"removing the half-made {root}")
             shutil.rmtree(root)
-        _build(spec, root, environ, progress)
+        _build(spec, root, environ, talk)
     return root, False
 
 
@@ -78,7 +90,7 @@ def _spec(name: str) -> EnvironmentSpec:
     raise UsageError(f"there is no backend '{name}' to set up", hint=f"choose one of: {', '.join(known)}")
 
 
-def _build(spec: EnvironmentSpec, root: str, environ: Mapping[str, str], progress: Progress) -> None:
+def _build(spec: EnvironmentSpec, root: str, environ: Mapping[str, str], talk: Talk) -> None:
     log = root + ".log"
     constraints = root + ".constraints.txt"
     atomic.write_text(constraints, spec.constraints)
@@ -87,11 +99,9 @@ def _build(spec: EnvironmentSpec, root: str, environ: Mapping[str, str], progres
     env = _clean(environ)
     with open(log, "wb") as output:
         output.truncate()
-    _step("making a virtual environment", (_base_python(), "-m", "venv", root), log, env, progress)
-    _step(
-        f"installing {' '.join(spec.requirements)}", (*pip, "-c", constraints, *spec.requirements), log, env, progress
-    )
-    _step("trying it: importing what training needs", (python, "-c", spec.smoke), log, env, progress)
+    _step("making a virtual environment", (_base_python(), "-m", "venv", root), log, env, talk)
+    _step(f"installing {' '.join(spec.requirements)}", (*pip, "-c", constraints, *spec.requirements), log, env, talk)
+    _step("trying it: importing what training needs", (python, "-c", spec.smoke), log, env, talk)
     environment = environments.resolve(root, spec.name, environ)
     versions = environments.read_versions(environment, spec.name)
     marker = {
@@ -101,12 +111,13 @@ def _build(spec: EnvironmentSpec, root: str, environ: Mapping[str, str], progres
         "versions": dict(versions.distributions),
     }
     atomic.write_json(os.path.join(root, environments.MARKER), marker)
-    progress(f"{spec.name} {versions.version} is ready in {root}")
+    talk.say(f"{spec.name} {versions.version} is ready in {root}")
 
 
-def _step(what: str, argv: Sequence[str], log: str, env: Mapping[str, str], progress: Progress) -> None:
+def _step(what: str, argv: Sequence[str], log: str, env: Mapping[str, str], talk: Talk) -> None:
     """Run one command with its output in the log, telling the log's newest line. Raises BackendMissing."""
-    progress(what)
+    talk.say(what)
+    said = time.monotonic()
     with open(log, "ab") as output:
         output.write(f"\n$ {' '.join(argv[:1])} ... # {what}\n".encode())
         output.flush()
@@ -120,7 +131,11 @@ def _step(what: str, argv: Sequence[str], log: str, env: Mapping[str, str], prog
         )
         try:
             while _still_runs(process):
-                progress(f"{what}: {_newest_line(log)}")
+                if talk.live:
+                    talk.live(_newest_line(log))
+                elif time.monotonic() - said >= SAY_EVERY_S:
+                    said = time.monotonic()
+                    talk.say(f"{what}: {_newest_line(log)}")
         except BaseException:
             process.terminate()
             process.wait()
@@ -144,12 +159,12 @@ def _still_runs(process: subprocess.Popen[bytes]) -> bool:
 
 
 @contextmanager
-def _only_one(path: str, progress: Progress) -> Iterator[None]:
+def _only_one(path: str, talk: Talk) -> Iterator[None]:
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        progress("another setup is at work; waiting for it")
+        talk.say("another setup is at work; waiting for it")
         lock.acquire()
     try:
         yield

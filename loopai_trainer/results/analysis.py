@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -115,7 +115,8 @@ def analyze_folder(path: str, reader: Reader, rule: Rule | None = None) -> Analy
     folders = [folder for folder in (run.path, run.checkpoints) if os.path.isdir(folder)]
     checkpoints = sorted((c for f in folders for c in reader.find_checkpoints(f)), key=lambda c: (c.step, c.path))
     state_rows, planned = _trainer_state(folders, checkpoints)
-    training_rows, left_out = _training_rows(run, folders, reader, rule)
+    at = frozenset(checkpoint.step for checkpoint in checkpoints)
+    training_rows, left_out = _training_rows(run, folders, reader, rule, at)
     rows = _first_source_of_each_kind(
         training_rows,
         metric_files.normalised_rows(run.metric_rows),
@@ -173,12 +174,14 @@ def values_json(row: MetricRow) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in row.values.items() if name != PLANNED}
 
 
-def _training_rows(run: RunDir, folders: Sequence[str], reader: Reader, rule: Rule) -> tuple[list[MetricRow], int]:
+def _training_rows(
+    run: RunDir, folders: Sequence[str], reader: Reader, rule: Rule, at: Collection[int]
+) -> tuple[list[MetricRow], int]:
     """(rows of the files that training itself wrote, oldest attempt first; number of lines left out of large ones)."""
     rows: list[MetricRow] = []
     left_out = 0
     for folder in folders:
-        thinned = _thinned(os.path.join(folder, TRAINER_LOG), rule)
+        thinned = _thinned(os.path.join(folder, TRAINER_LOG), rule, at)
         if thinned is None:
             rows += metric_files.training_rows(os.path.join(folder, TRAINER_LOG), reader.read_metrics)
         else:
@@ -189,10 +192,10 @@ def _training_rows(run: RunDir, folders: Sequence[str], reader: Reader, rule: Ru
     return rows, left_out
 
 
-def _thinned(path: str, rule: Rule) -> large_log.Thinned | None:
+def _thinned(path: str, rule: Rule, at: Collection[int]) -> large_log.Thinned | None:
     """Fewer lines of a large log, if the rule asks for nothing but what thinning keeps."""
     size = os.path.getsize(path) if os.path.isfile(path) else 0
-    return large_log.thin(path) if size > large_log.LARGE_BYTES and rule.metric in _THINNING_KEEPS else None
+    return large_log.thin(path, at) if size > large_log.LARGE_BYTES and rule.metric in _THINNING_KEEPS else None
 
 
 def _verl_metric_files(folder: str) -> list[tuple[str, int | None]]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from loopai_trainer.contract import Backend
-from loopai_trainer.errors import ConfigError, TrainerError
+from loopai_trainer.errors import ConfigError, InputChanged, TrainerError
 from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.records import Artefact, MetricRow, Plan, Problem
@@ -51,7 +51,7 @@ def finish(run: RunDir, plan: Plan, backend: Backend, ending: Ending, changed_in
     evidence = Evidence(
         analysis=analysis,
         artefact=backend.final_artefact(run.checkpoints),
-        changed=tuple(changed_inputs()),
+        changed=_changed(changed_inputs),
         explain=lambda: backend.explain_failure(log_tail(run)),
     )
     status, error = judge(plan, ending, evidence)
@@ -141,6 +141,15 @@ def _analysis(run: RunDir, plan: Plan, backend: Backend) -> tuple[Analysis, Conf
         return analyze_folder(run.path, backend, Rule(metric, mode, losses_decide)), None
     except ConfigError as error:
         return analyze_folder(run.path, backend, Rule(losses_decide=losses_decide)), error
+
+
+def _changed(changed_inputs: ChangedInputs) -> tuple[Problem, ...]:
+    """What differs from the approved inputs; what cannot be looked at counts as changed."""
+    try:
+        return tuple(changed_inputs())
+    except (OSError, InputChanged) as error:
+        path = str(error.filename) if isinstance(error, OSError) and error.filename else None
+        return (Problem("error", "INPUT_CHANGED", "config", str(error), path=path),)
 
 
 def _update_model_path(status: Status, analysis: Analysis, artefact: Artefact | None) -> tuple[str | None, list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from loopai_trainer.results import metric_files
@@ -29,13 +29,13 @@ class Thinned(NamedTuple):
     left_out: int
 
 
-def thin(path: str) -> Thinned | None:
+def thin(path: str, steps: Collection[int] = ()) -> Thinned | None:
     """The lines to parse, or None if steps go back: after a resume every line is needed to see which one counts.
 
-    Kept are all lines but training lines, and of these, of every block, the first, the last and the lowest loss; all
-    of a block in which the loss begins or ceases to be zero or not finite.
+    Kept are all lines but training lines, and of these, of every block, the first, the last, the lowest loss and those
+    of `steps` (where checkpoints are); all of a block in which the loss begins or ceases to be zero or not finite.
     """
-    scan = _Scan()
+    scan = _Scan(steps)
     for lines in metric_files.line_blocks(path, BLOCK_BYTES):
         if not scan.add(lines):
             return None
@@ -43,11 +43,12 @@ def thin(path: str) -> Thinned | None:
 
 
 class _Scan:
-    def __init__(self) -> None:
+    def __init__(self, steps: Collection[int]) -> None:
         self.kept: list[bytes] = []
         self.left_out = 0
-        self.last_step = -1
-        self.state = ""
+        self._wanted_steps = steps
+        self._last_step = -1
+        self._state = ""
 
     def add(self, lines: list[bytes]) -> bool:
         """Take up a block; False if its steps do not go forward."""
@@ -58,28 +59,28 @@ class _Scan:
             lines, losses = training, _losses(training)
         if not lines:
             return True
-        if len(losses) != len(lines) or not self._forward(lines):
+        steps = _steps(lines)
+        if len(losses) != len(lines) or steps is None or steps[0] <= self._last_step:
             return False
         state = _state(losses)
-        if state == self.state and state:
-            wanted = sorted({0, losses.index(min(losses)), len(lines) - 1})
-            self.kept += [lines[index] for index in wanted]
+        if state == self._state and state:
+            wanted = {0, losses.index(min(losses)), len(lines) - 1}
+            wanted.update(steps.index(step) for step in self._wanted_steps if step in steps)
+            self.kept += [lines[index] for index in sorted(wanted)]
             self.left_out += len(lines) - len(wanted)
         else:
             self.kept += lines
-        self.state = state
+        self._last_step, self._state = steps[-1], state
         return True
 
-    def _forward(self, lines: Sequence[bytes]) -> bool:
-        """Whether every step is later than the one before. Even strides are seen by their ends alone."""
-        first, second, last = (_step(line) for line in (lines[0], lines[min(1, len(lines) - 1)], lines[-1]))
-        if first <= self.last_step:
-            return False
-        self.last_step = last
-        if last - first == (len(lines) - 1) * (second - first):
-            return True
-        steps = [_step(line) for line in lines]
-        return all(before < after for before, after in itertools.pairwise(steps))
+
+def _steps(lines: Sequence[bytes]) -> Sequence[int] | None:
+    """The lines' steps, or None if they do not go forward. Even strides are seen by their ends alone."""
+    first, second, last = (_step(line) for line in (lines[0], lines[min(1, len(lines) - 1)], lines[-1]))
+    if last - first == (len(lines) - 1) * (second - first) and second >= first:
+        return range(first, last + 1, max(1, second - first))
+    steps = [_step(line) for line in lines]
+    return steps if all(before < after for before, after in itertools.pairwise(steps)) else None
 
 
 def _losses(lines: Sequence[bytes]) -> list[float]:

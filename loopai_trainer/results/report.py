@@ -142,11 +142,12 @@ def _settings(settings: Mapping[str, Any]) -> str:
 
 
 def evenly(rows: Sequence[MetricRow], limit: int) -> list[MetricRow]:
-    """At most `limit` rows, evenly spread, the first and the last among them; held-out rows before training rows."""
+    """At most `limit` (2 or more) rows, evenly spread, the first and last among them; half of it for held-out rows."""
     if len(rows) <= limit:
         return list(rows)
-    held_out = [index for index, row in enumerate(rows) if row.kind != "train"]
-    kept = set(_spread(held_out, limit // 2)) | {0, len(rows) - 1}
+    kept = {0, len(rows) - 1}
+    held_out = [index for index, row in enumerate(rows) if row.kind != "train" and index not in kept]
+    kept.update(_spread(held_out, (limit - len(kept)) // 2))
     others = [index for index in range(len(rows)) if index not in kept]
     kept.update(_spread(others, limit - len(kept)))
     return [rows[index] for index in sorted(kept)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from loopai_trainer.errors import TrainerError
 from loopai_trainer.files import atomic
 from loopai_trainer.files.event_log import utc_text
 from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.worker.launching import own_tmp
 from loopai_trainer.worker.observe import read_result
 from loopai_trainer.worker.record import Record, tell
 
@@ -79,21 +79,10 @@ def error_json(error: TrainerError) -> dict[str, Any]:
 
 def remove_caches(run: RunDir, state: Mapping[str, Any]) -> None:
     """Remove launch/cache, launch/tmp and the short TMPDIR outside the run; what cannot be removed is only told."""
-    for path in (run.cache, run.tmp, _outside_tmp(run, state)):
+    outside = str(state.get("tmp_dir") or "")
+    for path in (run.cache, run.tmp, outside if own_tmp(outside) else ""):
         if path and os.path.isdir(path):
             shutil.rmtree(path, onerror=lambda _, name, info: tell(f"not removed: {name}: {info[1]}"))
-
-
-def _outside_tmp(run: RunDir, state: Mapping[str, Any]) -> str:
-    """The folder that launching.make_folders made, and no other: its name, its owner and its kind have to fit."""
-    path = str(state.get("tmp_dir") or "")
-    if not os.path.basename(path).startswith("loopai-") or os.path.dirname(path) == run.launch:
-        return ""
-    try:
-        there = os.lstat(path)
-    except OSError:
-        return ""
-    return path if stat.S_ISDIR(there.st_mode) and there.st_uid == os.getuid() else ""
 
 
 def _insist(write: Any) -> None:

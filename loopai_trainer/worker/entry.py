@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
 
 from loopai_trainer import backends
 from loopai_trainer.errors import Busy, TrainerError
@@ -20,6 +19,10 @@ from loopai_trainer.host import locks, processes
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.worker import own
 from loopai_trainer.worker.record import Record, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Arguments:

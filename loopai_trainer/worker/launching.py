@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import marshal
 import os
+import stat
 import sys
-from typing import Any
 
 from loopai_trainer.errors import Busy, TrainingFailed
 from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import locks, processes
-from loopai_trainer.records import Command, Launch, LaunchPaths
-from loopai_trainer.worker import keeper
+from loopai_trainer.records import LaunchPaths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from loopai_trainer.records import Command, Launch
 
 LOG_LIMIT_BYTES = 64 * 1024 * 1024
 LOG_FILES = 3
@@ -22,8 +27,13 @@ LOG_FILES = 3
 _SOCKET_PATH_LIMIT = 60
 """AF_UNIX socket paths end at 107 bytes (unix(7)); multiprocessing and Ray append some 45 to TMPDIR."""
 
+_TMP_PREFIX = "loopai-"
+
 _KEEPER = "import sys; sys.path.append(sys.argv[1]); import keeper; sys.exit(keeper.main())"
 """Imported by name, last on the path, and not run by file path: only so is its compiled form used (8 ms of CPU)."""
+
+_KEEPER_LOCK_FD = 3
+"""keeper.LOCK_FD, not imported from there: ctypes would be loaded for nothing (a test holds the two together)."""
 
 _RESET_SIGNALS = (1, 2, 3, 13, 15, 17, 20, 25)
 
@@ -35,19 +45,35 @@ def paths_of(run: RunDir, tmp: str) -> LaunchPaths:
     )
 
 
-def make_folders(run: RunDir) -> str:
-    """Make what training and worker write into; returns TMPDIR, outside the run if its own would be too long."""
+def make_folders(run: RunDir, former_tmp: str = "") -> str:
+    """Make what training and worker write into; returns TMPDIR, outside the run if its own would be too long.
+
+    `former_tmp`: what a worker that died before training's start had made; it is used again.
+    """
     for path in (run.launch, run.cache, run.metrics):
         atomic.make_private_dir(path)
     if len(os.fsencode(run.tmp)) <= _SOCKET_PATH_LIMIT:
         atomic.make_private_dir(run.tmp)
         return run.tmp
+    if own_tmp(former_tmp):
+        return former_tmp
     base = os.environ.get("TMPDIR") or "/tmp"
     if len(os.fsencode(base)) > _SOCKET_PATH_LIMIT - 20 or not os.path.isdir(base):
         base = "/tmp"
-    path = os.path.join(os.path.abspath(base), f"loopai-{os.urandom(5).hex()}")
+    path = os.path.join(os.path.abspath(base), f"{_TMP_PREFIX}{os.urandom(5).hex()}")
     os.mkdir(path, 0o700)
     return path
+
+
+def own_tmp(path: str) -> bool:
+    """Whether `path` is a folder that make_folders made outside a run: its name, its owner and its kind have to fit."""
+    if not os.path.basename(path).startswith(_TMP_PREFIX):
+        return False
+    try:
+        there = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(there.st_mode) and there.st_uid == os.getuid()
 
 
 def take_training_lock(run: RunDir) -> int:
@@ -111,12 +137,12 @@ def start_keeper(run: RunDir, main: Command, mark: str, lock_fd: int) -> int:
 
 
 def _spawn(job_fd: int, lock_fd: int) -> int:
-    spare = max(job_fd, lock_fd, keeper.LOCK_FD) + 1
-    argv = [sys.executable, "-I", "-S", "-c", _KEEPER, os.path.dirname(keeper.__file__)]
+    spare = max(job_fd, lock_fd, _KEEPER_LOCK_FD) + 1
+    argv = [sys.executable, "-I", "-S", "-c", _KEEPER, os.path.dirname(os.path.abspath(__file__))]
     actions = [
         (os.POSIX_SPAWN_DUP2, lock_fd, spare),
         (os.POSIX_SPAWN_DUP2, job_fd, 0),
-        (os.POSIX_SPAWN_DUP2, spare, keeper.LOCK_FD),
+        (os.POSIX_SPAWN_DUP2, spare, _KEEPER_LOCK_FD),
         (os.POSIX_SPAWN_CLOSE, spare),
     ]
     return os.posix_spawn(

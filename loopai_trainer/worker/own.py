@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
-from loopai_trainer.contract import Backend
 from loopai_trainer.errors import Cancelled, TrainingFailed
 from loopai_trainer.files.event_log import utc_text
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import locks, processes
-from loopai_trainer.records import ApprovedPlan
 from loopai_trainer.worker import launching
 from loopai_trainer.worker.cancelling import GRACE_S, read_request
 from loopai_trainer.worker.observe import read_exit, read_started
@@ -21,42 +16,61 @@ from loopai_trainer.worker.record import Record, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from loopai_trainer.contract import Backend
+    from loopai_trainer.records import ApprovedPlan
     from loopai_trainer.worker.watching import Watcher
 
 TICK_S = 0.2
 _START_PAUSE_S = 0.02
 
 
-@dataclass(slots=True)
 class Ended:
     """How training ended, for the finaliser. `exit_record`: launch/exit.json, None if nobody saw the end.
 
     `reason`: (code, message) if the worker itself stopped it, or lost it. Times are seconds since the epoch.
     """
 
-    exit_record: Mapping[str, Any] | None
-    started_at: float
-    ended_at: float
-    cancelled: bool = False
-    reason: tuple[str, str] | None = None
-    planned_steps: int | None = None
-    survivors: list[processes.Identity] = field(default_factory=list)
+    __slots__ = ("cancelled", "ended_at", "exit_record", "planned_steps", "reason", "started_at", "survivors")
+
+    def __init__(
+        self, exit_record: Mapping[str, Any] | None, started_at: float, reason: tuple[str, str] | None = None
+    ) -> None:
+        self.exit_record = exit_record
+        self.started_at = started_at
+        self.ended_at = started_at
+        self.cancelled = False
+        self.reason = reason
+        self.planned_steps: int | None = None
+        self.survivors: list[processes.Identity] = []
 
 
-Finisher = Callable[[Ended], dict[str, Any]]
-"""Makes the content of worker_result.json (with `status` and `error`) from the files of a run that has ended."""
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker works on. `terminated()`: SIGTERM has come, which is a request to cancel."""
+    """What a worker works on.
 
-    run: RunDir
-    approved: ApprovedPlan
-    backend: Backend
-    record: Record
-    finish: Finisher
-    terminated: Callable[[], bool] = lambda: False
+    `finish` makes the content of worker_result.json (with `status` and `error`) from the files of a run that has ended.
+    `terminated()`: SIGTERM has come, which is a request to cancel.
+    """
+
+    __slots__ = ("approved", "backend", "finish", "record", "run", "terminated")
+
+    def __init__(
+        self,
+        run: RunDir,
+        approved: ApprovedPlan,
+        backend: Backend,
+        record: Record,
+        finish: Callable[[Ended], dict[str, Any]],
+        terminated: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.run = run
+        self.approved = approved
+        self.backend = backend
+        self.record = record
+        self.finish = finish
+        self.terminated = terminated
 
 
 def own(job: Job) -> str:
@@ -76,8 +90,11 @@ def take_up(job: Job) -> str:
     reason = None
     if exit_record is None:
         reason = ("WORKER_LOST", "worker and keeper were gone before training's end could be seen")
-    ended = Ended(exit_record, _recorded_start(job), time.time(), reason=reason)
-    _read_rest(job, _watcher(job), ended)
+    ended = Ended(exit_record, _recorded_start(job), reason)
+    ended.ended_at = time.time()
+    watcher = _watcher(job)
+    watcher.take_up()
+    _read_rest(job, watcher, ended)
     request = read_request(job.run)
     if request is not None and (exit_record is None or exit_record.get("returncode") != 0):
         ended.cancelled, ended.reason = True, None
@@ -88,7 +105,7 @@ def _launch(job: Job) -> int:
     """Everything up to the keeper's start; returns its pid."""
     run, record = job.run, job.record
     lock_fd = launching.take_training_lock(run)
-    tmp = launching.make_folders(run)
+    tmp = launching.make_folders(run, str(record.state.get("tmp_dir") or ""))
     mark = processes.mark(run.version_id, int(record.state["attempt"]), run.path)
     record.move("running", "starting", "training is being started", tmp_dir=tmp, mark=mark)
     launch = job.backend.launch(job.approved, launching.paths_of(run, tmp), os.environ)
@@ -124,7 +141,7 @@ def _watch(job: Job, started_at: float) -> Ended:
 
     run, record = job.run, job.record
     watcher = _watcher(job)
-    ended = Ended(None, started_at, started_at)
+    ended = Ended(None, started_at)
     while not os.path.exists(run.launch_exit):
         watcher.tick()
         request = _cancel_request(job)

@@ -31,9 +31,9 @@ _TREE_MEMBERS = 2000
 class Tail:
     """Reads what is appended to a file, over rotation (rename) and replacement; `offset` is in the present file."""
 
-    def __init__(self, path: str, offset: int = 0) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.offset = offset
+        self.offset = 0
         self._fd: int | None = None
         self._rest = b""
 
@@ -44,11 +44,6 @@ class Tail:
         if not separator and len(data) > _LINE_BYTES:
             whole, self._rest = data, b""
         return whole.split(b"\n") if whole else []
-
-    @property
-    def done_offset(self) -> int:
-        """The offset up to which whole lines were given out."""
-        return self.offset - len(self._rest)
 
     def close(self) -> None:
         """Close the file; the next read opens it again."""
@@ -107,7 +102,8 @@ class Watcher:
         self.record = record
         self.mismatch: str = ""
         self._expected = backend.expected_examples(plan)
-        self._metrics = Tail(backend.metrics_file(paths), int(record.state.get("metrics_offset") or 0))
+        self._metrics = Tail(backend.metrics_file(paths))
+        self._known: set[bytes] = set()
         self._log = Tail(run.train_log)
         self._last_lines: list[str] = []
         self._last_phase = ""
@@ -115,10 +111,21 @@ class Watcher:
         self._tree_every_s = _TREE_FIRST_S
         self._pending = b""
 
+    def take_up(self) -> None:
+        """Go on after another worker: training's metrics are read from their beginning, known rows are not repeated."""
+        try:
+            with open(self.run.metric_rows, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return
+        self._known = set(data.splitlines(keepends=True))
+        if data and not data.endswith(b"\n"):
+            self._pending = b"\n"
+
     def tick(self) -> None:
         """Read what is new, note it in the record, write the record when it is due."""
-        self._read_metrics()
         self._read_log()
+        self._read_metrics()
         self._look_at_tree()
         self.record.flush()
 
@@ -126,8 +133,8 @@ class Watcher:
         """Read all that is left after training's end."""
         for _ in range(2 * _SKIP_BYTES // _READ_BYTES):
             before = (self._metrics.offset, self._log.offset)
-            self._read_metrics()
             self._read_log()
+            self._read_metrics()
             if before == (self._metrics.offset, self._log.offset):
                 break
         self._metrics.close()
@@ -136,17 +143,24 @@ class Watcher:
     def _read_metrics(self) -> None:
         rows = self.backend.read_metrics(self._metrics.lines())
         attempt = int(self.record.state.get("attempt", 1))
-        self._pending += b"".join(metric_line(row, attempt) for row in rows)
-        if self._pending:
-            try:
-                atomic.append_line(self.run.metric_rows, self._pending.removesuffix(b"\n"))
-                self._pending = b""
-            except OSError as error:  # disk full: kept, and tried again
-                tell(f"{self.run.metric_rows}: {error}")
+        lines = [metric_line(row, attempt) for row in rows]
+        self._pending += b"".join(line for line in lines if line not in self._known)
+        self._append_pending()
         for row in rows:
             self._note_row(row)
-        if rows:
-            self.record.note(metrics_offset=self._metrics.done_offset)
+
+    def _append_pending(self) -> None:
+        """Append what is waiting; what a full disk did not take stays, and goes on where it stopped."""
+        if not self._pending:
+            return
+        try:
+            fd = os.open(self.run.metric_rows, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, atomic.PRIVATE)
+            try:
+                self._pending = self._pending[os.write(fd, self._pending) :]
+            finally:
+                os.close(fd)
+        except OSError as error:
+            tell(f"{self.run.metric_rows}: {error}")
 
     def _note_row(self, row: MetricRow) -> None:
         values = row.values

@@ -32,7 +32,9 @@ sys.exit(main())
 class PreparedRun:
     """A run directory as `prepare` leaves it, for the stand-in backend."""
 
-    def __init__(self, root: Path, version_id: str = "v1", **options: Any) -> None:
+    def __init__(
+        self, root: Path, version_id: str = "v1", loopai: dict[str, Any] | None = None, **options: Any
+    ) -> None:
         self.root = root
         self.run: RunDir = TaskDir(str(root / "outputs"), "task").run(version_id)
         os.makedirs(self.run.path, mode=0o700, exist_ok=True)
@@ -41,7 +43,8 @@ class PreparedRun:
         model = root / "model"
         model.mkdir(exist_ok=True)
         (model / "config.json").write_text("{}")
-        plan = plans.render(self._loopai(data, model), {"selection_metric": None, "selection_mode": None}, options)
+        block = {**self._loopai(data, model), **(loopai or {})}
+        plan = plans.render(block, {"selection_metric": None, "selection_mode": None}, options)
         Path(self.run.config).write_text(plan.text)
         self.sha256 = plan.sha256
 

@@ -79,7 +79,10 @@ def test_an_unknown_setting_is_refused_with_a_suggestion():
     assert "split_seed" in caught.value.hint
 
 
-@given(st.sampled_from(["text", "path", "bool", "int", "number"]), st.none() | st.text() | st.integers() | st.floats() | st.lists(st.integers()) | st.binary())
+@given(
+    st.sampled_from(["text", "path", "bool", "int", "number"]),
+    st.none() | st.text() | st.integers() | st.floats() | st.lists(st.integers()) | st.binary(),
+)
 def test_any_value_is_taken_or_refused_but_never_breaks(kind, value):
     field = Field("x", "help", kind=kind)
     try:

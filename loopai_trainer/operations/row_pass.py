@@ -1,0 +1,173 @@
+"""One pass over one source file: read, judge, fingerprint, write; nothing is kept of a row but 16 bytes."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Literal
+
+from loopai_trainer.contract import Backend, RowCheck
+from loopai_trainer.files.rejected_rows import RejectedRows
+from loopai_trainer.files.snapshots import SnapshotWriter
+from loopai_trainer.files.tables import Fault, SourceTable
+from loopai_trainer.operations.problem_tally import ProblemTally
+from loopai_trainer.records import Problem, Rejection, Remark, Remarked, Row, Settings, Severity
+from loopai_trainer.rules.rows.fingerprint import fingerprinter
+
+_SAMPLE_ROWS = 100
+_SAMPLE_BYTES = 16 << 20
+_ROWS_BETWEEN_PROGRESS = 2000
+
+Split = Literal["train", "validation"]
+
+
+@dataclass(slots=True)
+class FileFacts:
+    """What a pass found out. `lengths`: rows by number of characters; `notes`: conversions by code."""
+
+    where: Split
+    path: str
+    origin: str
+    layout: str
+    unit: str
+    format: str = "unknown"
+    sha256: str = ""
+    input: int = 0
+    usable: int = 0
+    rejected: int = 0
+    refused: bool = False
+    lengths: Counter[int] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    prompts: array[int] = field(default_factory=lambda: array("Q"))
+    answers: array[int] = field(default_factory=lambda: array("q"))
+
+
+class RowPass:
+    """Reads one table. `rejected` is given if bad rows are to be left out: then they are warnings, not errors."""
+
+    def __init__(
+        self, table: SourceTable, where: Split, origin: str, tally: ProblemTally, rejected: RejectedRows | None
+    ) -> None:
+        self._table = table
+        self._tally = tally
+        self._rejected = rejected
+        self._severity: Severity = "error" if rejected is None else "warning"
+        self.facts = FileFacts(where, table.path, origin, table.layout, table.unit)
+
+    def run(
+        self,
+        backend: Backend,
+        settings: Settings,
+        writer: SnapshotWriter,
+        seed: int,
+        progress: Callable[[int], None] | None,
+    ) -> FileFacts:
+        """Write the usable rows into `writer` and count the others. Raises OSError if the file cannot be read on."""
+        facts, table = self.facts, self._table
+        rows = table.rows()
+        first, sample = self._sample(rows)
+        facts.format, check = backend.row_check(settings, sample)
+        self._judge(chain(first, rows), check, writer, seed, progress)
+        facts.sha256 = table.sha256
+        facts.notes.update(table.notes)
+        return facts
+
+    def _sample(self, rows: Iterator[tuple[int, object]]) -> tuple[list[tuple[int, object]], list[object]]:
+        first: list[tuple[int, object]] = []
+        sample: list[object] = []
+        for item in rows:
+            first.append(item)
+            if not isinstance(item[1], Fault):
+                sample.append(item[1])
+            many = self._table.unit == "line" and self._table.bytes_read > _SAMPLE_BYTES
+            if len(sample) >= _SAMPLE_ROWS or many:
+                break
+        return first, sample
+
+    def _judge(
+        self,
+        rows: Iterator[tuple[int, object]],
+        check: RowCheck,
+        writer: SnapshotWriter,
+        seed: int,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        # The loop that every row goes through: attribute look-ups are done once, ahead of it.
+        facts, table = self.facts, self._table
+        add, fingerprints, lengths = writer.add, fingerprinter(seed), facts.lengths
+        add_prompt, add_answer = facts.prompts.append, facts.answers.append
+        for position, value in rows:
+            if type(value) is Fault:
+                self._fault(position, value)
+                continue
+            facts.input += 1
+            if progress is not None and not facts.input % _ROWS_BETWEEN_PROGRESS:
+                progress(table.bytes_read)
+            verdict = check(value, position)
+            if type(verdict) is Row:
+                row = verdict
+            elif isinstance(verdict, Remarked):
+                row = verdict.row
+                self._remarks(verdict.remarks, position, value)
+            else:
+                self._reject(verdict, position, value)
+                continue
+            prompt, answer = fingerprints(row)
+            add_prompt(prompt)
+            add_answer(answer)
+            lengths[add(row)] += 1
+            facts.usable += 1
+
+    def _fault(self, position: int, fault: Fault) -> None:
+        severity: Severity = self._severity
+        if fault.scope == "file":
+            severity = "error"
+            self.facts.refused = True
+        elif fault.scope == "remark":
+            severity = "warning"
+        else:
+            self.facts.input += 1
+            self.facts.rejected += 1
+        problem = self._problem(
+            severity, position + fault.line_offset, fault.code, fault.message, fault.hint, fault.field
+        )
+        self._tally.add(problem, fault.raw or None)
+        if fault.scope == "row" and self._rejected is not None:
+            self._rejected.add(problem, fault.raw)
+
+    def _reject(self, verdict: Rejection | Row, position: int, value: object) -> None:
+        assert isinstance(verdict, Rejection)
+        self.facts.rejected += 1
+        problem = self._problem(self._severity, position, verdict.code, verdict.message, verdict.hint, verdict.field)
+        self._tally.add(problem, value)
+        if self._rejected is not None:
+            self._rejected.add(problem, value)
+
+    def _remarks(self, remarks: tuple[Remark, ...], position: int, value: object) -> None:
+        for remark in remarks:
+            if remark.note:
+                self.facts.notes[remark.message] += 1
+            else:
+                problem = self._problem("warning", position, remark.code, remark.message, remark.hint, remark.field)
+                self._tally.add(problem, value)
+
+    def _problem(
+        self, severity: Severity, position: int, code: str, message: str, hint: str, field_name: str | None
+    ) -> Problem:
+        by_line = self._table.unit == "line"
+        line, row = (position or None, None) if by_line else (None, position)
+        return Problem(
+            severity,
+            code,
+            self.facts.where,
+            message,
+            hint,
+            path=self._table.path,
+            line=line,
+            row=row,
+            field=field_name,
+            origin=self.facts.origin,
+        )

@@ -1,0 +1,79 @@
+"""Documents and program say the same: commands, flags, exit codes, links."""
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from loopai_trainer import errors
+from loopai_trainer.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = typer.main.get_command(app).commands
+CLI_PAGE = (ROOT / "docs" / "cli.md").read_text()
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("skills/**/*.md")])
+
+
+def flags(command):
+    return {name for parameter in command.params for name in parameter.opts if name.startswith("-")}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_and_flag_stands_in_the_cli_page(name):
+    section = re.search(rf"^## trainer {name}$(.*?)(?=^## |\Z)", CLI_PAGE, re.MULTILINE | re.DOTALL)
+    assert section, f"docs/cli.md has no section for {name}"
+    written = set(re.findall(r"^\| `(-[^`]*)`", section[1], re.MULTILINE))
+    documented = {flag for cell in written for flag in re.findall(r"(?<![\w-])--?[a-z][\w-]*", cell)}
+    assert documented == flags(COMMANDS[name])
+
+
+def test_the_cli_page_knows_no_other_commands():
+    assert sorted(re.findall(r"^## trainer (\S+)$", CLI_PAGE, re.MULTILINE)) == sorted(COMMANDS)
+
+
+CODE = re.compile(r"```.*?\n(.*?)```|`([^`\n]+)`", re.DOTALL)
+BUILT_PAGES = [page for page in PAGES if page.name != "interface.md"]
+"""The interface lists what is not built yet, and says so."""
+
+
+@pytest.mark.parametrize("page", BUILT_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_flags_in_pages_exist(page):
+    code = "\n".join(block or span for block, span in CODE.findall(page.read_text())).replace("\\\n", " ")
+    for name, rest in re.findall(r"\btrainer ([a-z][a-z-]+)([^\n]*)", code):
+        assert name in COMMANDS, f"{page.name}: trainer {name}"
+        for flag in re.findall(r"(?<=\s)--[a-z][a-z0-9-]*", re.split("[#|)]", rest)[0]):
+            assert flag in flags(COMMANDS[name]), f"{page.name}: trainer {name} {flag}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_exit_codes_of_the_error_tree_stand_in_the_skill_and_the_cli_page():
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.TrainerError)]
+    codes = {str(kind.exit_code) for kind in kinds} | {"0", "130"}
+    for page in (CLI_PAGE, (ROOT / "skills" / "loopai-trainer" / "SKILL.md").read_text()):
+        assert codes <= set(re.findall(r"^\| (\d+) \|", page, re.MULTILINE))
+
+
+def test_the_skill_is_short_and_its_header_valid():
+    text = (ROOT / "skills" / "loopai-trainer" / "SKILL.md").read_text()
+    header = text.split("---")[1]
+    assert text.count("\n") < 200
+    assert re.search(r"^name: loopai-trainer$", header, re.MULTILINE)
+    description = re.search(r"^description: (.*)$", header, re.MULTILINE)
+    assert description and 0 < len(description[1]) <= 1024
+    assert set(re.findall(r"^(\w[\w-]*):", header, re.MULTILINE)) <= {"name", "description", "license", "metadata"}
+
+
+def test_nothing_names_a_registry_host_or_a_foreign_path():
+    hosts = ("pypi" + ".org", "files.python" + "hosted", "debian" + ".org", "npmjs" + ".org")
+    for path in ROOT.rglob("*"):
+        parts = path.relative_to(ROOT).parts
+        if path.is_file() and not parts[0].startswith((".git", ".mypy", ".ruff", ".pytest", ".hypothesis", "outputs")):
+            data = path.read_bytes()
+            for host in hosts:
+                assert host.encode() not in data, f"{path}: {host}"

@@ -1,0 +1,72 @@
+import json
+
+import pytest
+from fakes.safetensors_files import decoder_tensors, write_safetensors
+from fakes.sft_plans import make_model_folder
+
+from loopai_trainer.backends.llamafactory_sft.model_folder import module_names, read_model_folder
+
+
+def codes(folder):
+    return [problem.code for problem in read_model_folder(str(folder)).problems]
+
+
+@pytest.fixture
+def model(tmp_path):
+    return make_model_folder(tmp_path / "model")
+
+
+def test_a_sound_folder(model):
+    found = read_model_folder(str(model))
+    assert found.problems == () and found.config["model_type"] == "qwen2"
+    assert found.weights.parameters == 128 + 2 * (4 * 64 + 2 * 128 + 128 + 8)
+    assert module_names(found.weights) == {
+        "embed_tokens", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
+    }  # fmt: skip
+
+
+def test_no_folder(tmp_path):
+    assert codes(tmp_path / "hub" / "name") == ["MODEL_NOT_FOUND"]
+
+
+def test_no_config_and_a_torn_one(model):
+    (model / "config.json").write_text("{")
+    assert codes(model) == ["MODEL_CONFIG"]
+    (model / "config.json").unlink()
+    assert codes(model) == ["MODEL_CONFIG"]
+
+
+@pytest.mark.parametrize("name", ["tokenizer.model", "vocab.json", "qwen.tiktoken"])
+def test_other_tokenizers_count(model, name):
+    (model / "tokenizer.json").unlink()
+    assert codes(model) == ["TOKENIZER_MISSING"]
+    (model / name).write_text("x")
+    assert codes(model) == []
+
+
+def test_an_index_that_names_a_missing_shard(model):
+    (model / "model.safetensors").rename(model / "model-00001-of-00002.safetensors")
+    shards = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    (problem,) = read_model_folder(str(model)).problems
+    assert problem.code == "SHARD_MISSING" and problem.path.endswith("model-00002-of-00002.safetensors")
+
+
+def test_truncated_weights(model):
+    write_safetensors(model / "model.safetensors", decoder_tensors(), cut_bytes=10)
+    found = read_model_folder(str(model))
+    assert [p.code for p in found.problems] == ["WEIGHTS_DAMAGED"] and found.weights is None
+
+
+def test_no_weights_at_all(model):
+    (model / "model.safetensors").unlink()
+    assert codes(model) == ["WEIGHTS_MISSING"]
+
+
+def test_pytorch_weights_are_taken_as_they_are_but_pointers_are_not(model):
+    (model / "model.safetensors").unlink()
+    (model / "pytorch_model.bin").write_bytes(b"\x80" * 1000)
+    found = read_model_folder(str(model))
+    assert found.problems == () and found.weights.parameters == 500 and found.weights.tensors == {}
+    (model / "pytorch_model.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid")
+    assert codes(model) == ["MODEL_LFS_POINTER"]

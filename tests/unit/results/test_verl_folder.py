@@ -1,0 +1,138 @@
+"""results.verl_folder: metric lines and complete checkpoints."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+
+from loopai_trainer.results.verl_folder import VerlFolder, tracked_step
+
+CASES = Path(__file__).parents[2] / "cases" / "results"
+SHARD = b"a shard"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    actor = tmp_path / "global_step_4" / "actor"
+    actor.mkdir(parents=True)
+    (actor / "fsdp_config.json").write_text('{"FSDP_version": 2, "world_size": 2}')
+    for rank in (0, 1):
+        (actor / f"model_world_size_2_rank_{rank}.pt").write_bytes(SHARD)
+    return tmp_path
+
+
+def only(folder):
+    (checkpoint,) = VerlFolder().find_checkpoints(str(folder))
+    return checkpoint
+
+
+def test_rows_are_split_by_kind_and_null_is_nan():
+    line = (
+        b'{"step": 5, "data": {"val-core/a/acc/mean@1": 0.3, "actor/loss": null, "training/global_step": 5, "x": "y"}}'
+    )
+    train, val = VerlFolder().read_metrics([line])
+    assert (train.step, train.kind, val.kind, val.values) == (5, "train", "val", {"val-core/a/acc/mean@1": 0.3})
+    assert math.isnan(train.values["actor/loss"])
+
+
+def test_a_validation_line_is_no_training_point():
+    line = b'{"step": 5, "data": {"val-core/a/acc/mean@1": 0.3, "training/global_step": 5}}'
+    assert [row.kind for row in VerlFolder().read_metrics([line])] == ["val"]
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{", b"5", b'{"step": 5}', b'{"step": true, "data": {}}', b'{"step": 1, "data": []}', b"[" * 99999]
+)
+def test_rubbish_gives_no_row(line):
+    assert VerlFolder().read_metrics([line]) == []
+
+
+def test_all_shards_make_it_complete(folder):
+    assert only(folder).complete
+
+
+def test_one_rank_without_a_config(folder):
+    actor = folder / "global_step_4" / "actor"
+    shutil.rmtree(actor)
+    actor.mkdir()
+    (actor / "model_world_size_1_rank_0.pt").write_bytes(SHARD)
+    assert only(folder).complete
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda actor: (actor / "model_world_size_2_rank_1.pt").unlink(), "1 of 2 model shards"),
+        (
+            lambda actor: (actor / "model_world_size_2_rank_1.pt").write_bytes(b""),
+            "model_world_size_2_rank_1.pt is empty",
+        ),
+        (lambda actor: (actor / "model_world_size_4_rank_0.pt").write_bytes(SHARD), "different world sizes: 2, 4"),
+        (shutil.rmtree, "no actor folder"),
+        (lambda actor: [path.unlink() for path in actor.iterdir()], "no model shards and no model"),
+        (lambda actor: [path.unlink() for path in actor.glob("*.pt")], "0 of 2 model shards"),
+    ],
+)
+def test_damage_is_told(folder, damage, why):
+    damage(folder / "global_step_4" / "actor")
+    checkpoint = only(folder)
+    assert not checkpoint.complete
+    assert why in checkpoint.why
+
+
+@pytest.fixture
+def merged(tmp_path):
+    shutil.copytree(CASES / "SUP-07A" / "checkpoints" / "global_step_10", tmp_path / "global_step_10")
+    return tmp_path
+
+
+def model(folder):
+    return folder / "global_step_10" / "actor" / "huggingface"
+
+
+def test_a_hugging_face_model_needs_no_shards(merged):
+    assert only(merged).complete
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: (path / "config.json").unlink(),
+        lambda path: (path / "model.safetensors").write_bytes(b""),
+        lambda path: (path / "model.safetensors").write_bytes((path / "model.safetensors").read_bytes()[:-1]),
+        lambda path: (path / "model.safetensors.index.json").write_text(
+            json.dumps({"weight_map": {"w": "model-00001-of-00002.safetensors"}})
+        ),
+    ],
+)
+def test_a_damaged_model_is_not_complete(merged, damage):
+    damage(model(merged))
+    assert not only(merged).complete
+
+
+@pytest.mark.parametrize("index", ["{", "{}", '{"weight_map": {"w": "model.safetensors"}}'])
+def test_an_index_that_names_what_is_there_or_nothing(merged, index):
+    (model(merged) / "model.safetensors.index.json").write_text(index)
+    assert only(merged).complete
+
+
+@pytest.mark.parametrize("config", ["{", "[]", '{"world_size": "2"}', '{"world_size": 0}'])
+def test_without_a_world_size_the_names_of_the_shards_tell_it(folder, config):
+    (folder / "global_step_4" / "actor" / "fsdp_config.json").write_text(config)
+    assert only(folder).complete
+
+
+def test_other_names_are_no_checkpoints(tmp_path):
+    for name in ("global_step_", "global_step_x", "checkpoint-5"):
+        (tmp_path / name).mkdir()
+    assert VerlFolder().find_checkpoints(str(tmp_path)) == []
+    assert VerlFolder().find_checkpoints(str(tmp_path / "none")) == []
+
+
+@pytest.mark.parametrize(("content", "step"), [("30", 30), ("30\n", 30), ("", None), ("x", None)])
+def test_tracker(tmp_path, content, step):
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text(content)
+    assert tracked_step(str(tmp_path)) == step
+    assert tracked_step(str(tmp_path / "none")) is None
