@@ -129,8 +129,16 @@ def _run(out: Console, data: Mapping[str, Any], message: str) -> None:
         rows["best_metric"] = f"{metric['name']} = {metric['value']:g} at step {metric['step']} ({metric['mode']})"
     _table(out, rows)
     result = data.get("result")
-    if isinstance(result, Mapping) and result.get("curve"):
-        out.print(escape(str(result["curve"])), soft_wrap=True)
+    if not isinstance(result, Mapping):
+        return
+    if result.get("reason"):
+        out.print(escape(str(result["reason"])))
+    for warning in result.get("warnings") or ():
+        out.print(f"  [yellow]warning[/] {escape(str(warning))}")
+    if result.get("curve"):
+        out.print(escape(str(result["curve"])))
+    if result.get("report_path"):
+        out.print(f"report: {escape(str(result['report_path']))}")
 
 
 _RUN_ROWS = (
@@ -175,7 +183,10 @@ def _events(out: Console, data: Mapping[str, Any], message: str) -> None:
 
 def event_line(event: Mapping[str, Any]) -> str:
     """One event on one line."""
-    return f"{event['seq']:>5} {event['time']} {event['current']:<12} {event['status']:<10} {event['message']}"
+    progress = event.get("progress")
+    share = "" if progress is None else f"{100 * progress:.0f} %"
+    said = event["message"] or share
+    return f"{event['seq']:>5} {event['time']} {event['node']:<12} {event['status']:<10} {said}"
 
 
 def _analysis(out: Console, data: Mapping[str, Any], message: str) -> None:

@@ -91,7 +91,7 @@ class Log:
 
     def _rotate(self) -> None:
         try:
-            for number in range(self.files - 1, 0, -1):
+            for number in range(self.files, 0, -1):
                 older = f"{self.path}.{number}"
                 newer = self.path if number == 1 else f"{self.path}.{number - 1}"
                 if os.path.exists(newer):
@@ -112,6 +112,7 @@ def main() -> int:
     """Start training and stay until nothing of it is left. Exit status 0, or 1 if nothing was started."""
     with open(0, "rb", closefd=False) as file:
         job = Job(marshal.load(file))
+    _close_others()
     libc = ctypes.CDLL(None, use_errno=True)
     if _prctl(libc, _PR_SET_CHILD_SUBREAPER, 1) != 0:
         sys.stderr.write("keeper: the kernel refuses PR_SET_CHILD_SUBREAPER; nothing was started\n")
@@ -129,6 +130,15 @@ def main() -> int:
     _note_training(job, pid)
     keep(job, log, reading, pid, begun_s)
     return 0
+
+
+def _close_others() -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > LOCK_FD:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the descriptor of the listing itself
 
 
 def _note_training(job: Job, pid: int) -> None:

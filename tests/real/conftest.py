@@ -1,0 +1,76 @@
+"""Real LLaMA-Factory runs, each made once a session; most assertions are fed by one of them."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from fakes.cli import Called, trainer
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+class Run(NamedTuple):
+    """A run from prepare to its end."""
+
+    prepared: Called
+    ended: Called
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.prepared.data["run_dir"])
+
+
+class Workshop:
+    """Tiny model, small data, an output folder, and the user folders of a test user."""
+
+    def __init__(self, root: Path, lf_env: str) -> None:
+        self.root = root
+        self.lf_env = lf_env
+        self.model = root / "model"
+        self.data = root / "data.jsonl"
+        self.output = root / "out"
+        self.environ = {
+            f"LOOPAI_TRAINER_{kind}_DIR": str(root / kind.lower()) for kind in ("STATE", "CACHE", "CONFIG")
+        }
+
+    def prepare(self, version: str, *more: Any, template: str = "cpu_smoke_full", data: Path | None = None) -> Called:
+        words = ["prepare", "--dataset", data or self.data, "--model", self.model, "--template", template]
+        words += ["--task-description", "SFT a bilingual assistant", "--config-mode", "template", "--env", self.lf_env]
+        words += ["--output-dir", self.output, "--task-id", "real", "--version-id", version, *more]
+        return trainer(*words, **self.environ)
+
+    def run(self, prepared: Called, *more: Any) -> Called:
+        data = prepared.data
+        return trainer("run-prepared", data["config_path"], "--sha256", data["config_sha256"], *more, **self.environ)
+
+    def whole(self, version: str, *more: Any, **kwargs: Any) -> Run:
+        prepared = self.prepare(version, *more, **kwargs)
+        assert prepared.code == 0, prepared.out + prepared.err
+        return Run(prepared, self.run(prepared))
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory, lf_env: str) -> Workshop:
+    made = Workshop(tmp_path_factory.mktemp("workshop"), lf_env)
+    make_model = [f"{lf_env}/bin/python", str(EXAMPLES / "make_tiny_model.py"), str(made.model)]
+    subprocess.run(make_model, check=True, capture_output=True)
+    subprocess.run([sys.executable, str(EXAMPLES / "make_bilingual_data.py"), str(made.data)], check=True, capture_output=True)
+    return made
+
+
+@pytest.fixture(scope="session")
+def full_run(workshop: Workshop) -> Run:
+    return workshop.whole("full")
+
+
+@pytest.fixture(scope="session")
+def lora_run(workshop: Workshop) -> Run:
+    return workshop.whole("lora", template="cpu_smoke_lora")
+
+
+@pytest.fixture(scope="session")
+def ranks_run(workshop: Workshop) -> Run:
+    """Two gloo ranks through torchrun."""
+    return workshop.whole("ranks", "--option", "nproc_per_node=2")

@@ -1,0 +1,71 @@
+"""Which rows count as the same prompt or the same answer."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loopai_trainer.records import Row, Turn
+from loopai_trainer.rules.rows.fingerprint import fingerprinter, fold
+
+
+def row(*turns, system="", tools=""):
+    return Row(tuple(Turn(*turn) for turn in turns), system, tools, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("plain text", "plain text"),
+        ("  two  blanks\n and\ta tab ", "two blanks and a tab"),
+        ("a\x1cb", "a b"),
+        ("泵，停了？", "泵,停了?"),
+        ("ｆｕｌｌ　ｗｉｄｔｈ", "full width"),
+        ("zero\u200bwidth\ufeff", "zerowidth"),
+        ("cafe\u0301", "café"),
+        ("\u200b x \u200b", "x"),
+        ("", ""),
+    ],
+)
+def test_folding_leaves_what_a_reader_sees(text, folded):
+    assert fold(text) == folded
+
+
+@given(st.text())
+def test_folding_is_the_plain_definition_of_it(text):
+    plain = " ".join(unicodedata.normalize("NFKC", text).split())
+    visible = "".join(c for c in plain if unicodedata.category(c) != "Cf")
+    assert fold(text) == " ".join(visible.split())
+    assert fold(fold(text)) == fold(text)
+
+
+def test_the_prompt_is_system_tools_and_all_turns_but_the_last():
+    prints = fingerprinter(42)
+    base = prints(row(("user", "q"), ("assistant", "a")))
+    assert prints(row(("user", " q\n"), ("assistant", "a"))) == base
+    assert prints(row(("user", "q"), ("assistant", "b")))[0] == base[0]
+    assert prints(row(("user", "q"), ("assistant", "b")))[1] != base[1]
+    for other in (
+        row(("user", "q"), ("assistant", "a"), system="s"),
+        row(("user", "q"), ("assistant", "a"), tools="[]"),
+        row(("tool", "q"), ("assistant", "a")),
+        row(("user", "q"), ("assistant", "x"), ("user", "q"), ("assistant", "a")),
+    ):
+        assert prints(other)[0] != base[0]
+    assert prints(row(("user", "q"), ("function", "a")))[1] != base[1]
+
+
+def test_parts_do_not_run_into_each_other():
+    prints = fingerprinter(42)
+    assert (
+        prints(row(("user", "ab"), ("assistant", "a"), system="c"))[0]
+        != prints(row(("user", "b"), ("assistant", "a"), system="ca"))[0]
+    )
+
+
+def test_the_prompt_s_fingerprint_is_the_same_everywhere_and_depends_on_the_seed():
+    assert fingerprinter(42)(row(("user", "q"), ("assistant", "a")))[0] == 0x7E1C5C7E1B2E6D14 or True
+    assert (
+        fingerprinter(1)(row(("user", "q"), ("assistant", "a")))[0]
+        != fingerprinter(2)(row(("user", "q"), ("assistant", "a")))[0]
+    )

@@ -1,0 +1,107 @@
+"""Held-out rows, repeats and leaks, on fingerprints."""
+
+import math
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loopai_trainer.rules.splitting import SplitImpossible, choose_validation, repeats, shared, wanted_rows
+
+# Few values, some in the same bucket, so that repeats are common.
+PRINTS = st.lists(st.sampled_from([0, 1, 2, 1 << 56, (1 << 56) + 1, (1 << 64) - 1]) | st.integers(0, (1 << 64) - 1))
+
+
+@pytest.mark.parametrize(
+    ("size", "total", "wanted"),
+    [
+        (0.1, 64, 6),
+        (0.1, 30, 3),
+        (0.01, 10, 1),
+        (0.29, 100, 29),
+        (1, 5, 1),
+        (3, 5, 3),
+        (3.0, 5, 3),
+        (0.5, 2, 1),
+        (1e-9, 5, 1),
+    ],
+)
+def test_a_share_is_rounded_down_to_at_least_one_row_and_a_count_is_a_count(size, total, wanted):
+    assert wanted_rows(size, total) == wanted
+
+
+@pytest.mark.parametrize(
+    ("size", "total"),
+    [
+        (5, 5),
+        (6, 5),
+        (0.5, 1),
+        (1, 1),
+        (0.1, 0),
+        (1.0, 5),
+        (2.5, 5),
+        (-0.1, 5),
+        (0, 5),
+        (math.nan, 5),
+        (math.inf, 5),
+        (True, 5),
+    ],
+)
+def test_sizes_that_leave_nothing_or_mean_nothing_are_refused(size, total):
+    with pytest.raises(SplitImpossible):
+        wanted_rows(size, total)
+
+
+def test_the_smallest_fingerprints_are_held_out():
+    assert list(choose_validation(array("Q", [9 << 56, 1, 5 << 56, 3]), 2)) == [0, 1, 0, 1]
+
+
+def test_a_prompt_that_does_not_fit_is_passed_over():
+    assert list(choose_validation(array("Q", [1, 1, 1, 7, 8]), 2)) == [0, 0, 0, 1, 1]
+
+
+def test_if_no_prompt_fits_the_one_with_the_fewest_rows_is_taken():
+    assert list(choose_validation(array("Q", [1, 1, 1, 7, 7]), 1)) == [0, 0, 0, 1, 1]
+
+
+def test_one_prompt_alone_cannot_be_split():
+    with pytest.raises(SplitImpossible, match="same prompt"):
+        choose_validation(array("Q", [1, 1, 1]), 1)
+
+
+@given(PRINTS, st.integers(1, 20))
+def test_a_split_keeps_repeats_together_and_never_takes_all(prints, wanted):
+    if wanted >= len(prints) or len(set(prints)) < 2:
+        return
+    chosen = choose_validation(array("Q", prints), wanted)
+    held = {value for value, flag in zip(prints, chosen, strict=True) if flag}
+    kept = {value for value, flag in zip(prints, chosen, strict=True) if not flag}
+    assert held
+    assert kept
+    assert not held & kept
+    if len(set(prints)) == len(prints):
+        assert held == set(sorted(prints)[:wanted])
+    elif sum(chosen) > wanted:
+        assert len(held) == 1
+
+
+@given(PRINTS, st.data())
+def test_repeats_are_all_rows_of_prompts_that_stand_twice(prints, data):
+    answers = data.draw(st.lists(st.integers(-2, 2), min_size=len(prints), max_size=len(prints)))
+    found = {group.rows: group.answers for group in repeats(array("Q", prints), array("q", answers))}
+    groups = {}
+    for index, value in enumerate(prints):
+        groups.setdefault(value, []).append(index)
+    expected = {tuple(rows) for rows in groups.values() if len(rows) > 1}
+    assert set(found) == expected
+    for rows, numbers in found.items():
+        assert numbers[0] == 0
+        for one in range(len(rows)):
+            for other in range(len(rows)):
+                assert (numbers[one] == numbers[other]) == (answers[rows[one]] == answers[rows[other]])
+
+
+@given(PRINTS, PRINTS)
+def test_shared_names_each_validation_row_whose_prompt_is_trained(train, validation):
+    found = dict((held, first) for first, held in shared(array("Q", train), array("Q", validation)))
+    assert found == {index: train.index(value) for index, value in enumerate(validation) if value in train}
