@@ -3,7 +3,7 @@
 Public names are loaded on first use, so that `import loopai_trainer` stays light.
 """
 
-__version__ = "0.1.0"
+from loopai_trainer.version import __version__
 
 _PUBLIC = (
     "analyze_results",

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from loopai_trainer import __version__
+from loopai_trainer.version import __version__
 from loopai_trainer.cli import analyze, cancel, events, guide, inspect, logs, prepare, run_prepared, setup, status, wait
 from loopai_trainer.cli import list as list_verb
 from loopai_trainer.cli import templates as templates_verb

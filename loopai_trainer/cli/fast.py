@@ -16,7 +16,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     """Run the program and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
-        from loopai_trainer import __version__
+        from loopai_trainer.version import __version__
 
         sys.stdout.write(__version__ + "\n")
         return 0

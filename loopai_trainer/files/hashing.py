@@ -114,7 +114,7 @@ def sha256_file(path: str, cache: HashCache | None = None, progress: Progress | 
             if progress:
                 progress(before[2])
             return known
-        digest = _stream(fd, progress)
+        digest = _stream(fd, before[2], progress)
         after = identity(os.fstat(fd))
     finally:
         os.close(fd)
@@ -125,11 +125,14 @@ def sha256_file(path: str, cache: HashCache | None = None, progress: Progress | 
     return digest
 
 
-def _stream(fd: int, progress: Progress | None) -> str:
+def _stream(fd: int, size: int, progress: Progress | None) -> str:
+    """Digest of the file's bytes, at most one piece more than `size`: a file that grows on and on must have an end."""
     digest = hashlib.sha256()
     buffer = bytearray(PIECE_BYTES)
     view = memoryview(buffer)
-    while count := os.readv(fd, [buffer]):
+    done = 0
+    while done <= size and (count := os.readv(fd, [buffer])):
+        done += count
         digest.update(view[:count])
         if progress:
             progress(count)

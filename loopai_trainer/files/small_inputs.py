@@ -23,17 +23,27 @@ class Copy(NamedTuple):
     sha256: str
 
 
-def take(native: Mapping[str, Any], keys: Sequence[str], folder: str) -> tuple[dict[str, Any], list[Copy]]:
-    """Point each of `keys` that names a file at its copy in `folder`. Raises ConfigError for an unreadable file."""
+def take(
+    native: Mapping[str, Any], keys: Sequence[str], folder: str, template_folder: str
+) -> tuple[dict[str, Any], list[Copy]]:
+    """Point each of `keys` that names a file at its copy in `folder`. Raises ConfigError for an unreadable file.
+
+    A relative name is looked for beside the template first, then in the working folder.
+    """
     changed = dict(native)
     copies: list[Copy] = []
     for key in keys:
         value = native.get(key)
         if isinstance(value, str) and value:
-            copy = _copy_of(key, value, folder)
+            copy = _copy_of(key, _found(value, template_folder), folder)
             copies.append(copy)
             changed[key] = copy.path
     return changed, copies
+
+
+def _found(name: str, template_folder: str) -> str:
+    beside = Path(template_folder) / name
+    return str(beside if beside.is_file() else Path(name))
 
 
 def write(copies: Sequence[Copy]) -> None:

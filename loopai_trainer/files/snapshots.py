@@ -5,6 +5,7 @@ A snapshot's bytes depend on its rows alone (and on pyarrow's version); its name
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import itertools
@@ -80,6 +81,8 @@ class SnapshotWriter:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        # pyarrow writes a footer when it closes: a full disk must not hide the error that led here.
+        self._file.abandon()
         self._writer.close()
         self._file.close()
         if os.path.lexists(self._temp):
@@ -279,36 +282,32 @@ class _HashedFile:
         self._digest = hashlib.sha256()
         self.size_bytes = 0
         self.closed = False
+        self._abandoned = False
 
     @property
     def sha256(self) -> str:
         return self._digest.hexdigest()
 
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    def tell(self) -> int:
-        return self.size_bytes
+    def abandon(self) -> None:
+        """What is written from now on is dropped."""
+        self._abandoned = True
+        with contextlib.suppress(OSError):
+            self._file.close()
 
     def write(self, data: Any) -> int:
+        if self._abandoned:
+            return len(data)
         self._digest.update(data)
         count = self._file.write(data)
         self.size_bytes += count
         return count
 
     def flush(self) -> None:
-        self._file.flush()
+        """Nothing: what is written is only relied on after `sync`."""
 
     def sync(self) -> None:
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        self._file.close()
         self.closed = True

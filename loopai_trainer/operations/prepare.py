@@ -55,13 +55,13 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
     versions = backend.probe(environment)
     with _reserved(run):
         parts = _gather(resolved, request, run, versions, progress)
-        plan, small = _plan(resolved, parts, run, environment, versions, request)
+        plan, copies = _plan(resolved, parts, run, environment, versions)
+        small_inputs.write(copies)  # before the review, which looks into them
         document = yaml_text.load(plan.text, run.config, "config")
         found = review(plan, backend, versions, document.lines, run)
         if found.errors:
             raise refuse(found.errors, parts.template.path)
         warnings = (*found.warnings, *(p for p in parts.data.problems if p.severity == "warning"))
-        small_inputs.write(small)
         atomic.write_text(run.explanation, plan_notes.explanation(parts.template, plan))
         atomic.write_json(
             run.plan, plan_notes.record(settings, parts.template, plan, versions, warnings, time.time(), run.task.path)
@@ -187,11 +187,10 @@ def _plan(
     run: RunDir,
     environment: Environment,
     versions: Versions,
-    request: sources.Request,
 ) -> tuple[Plan, list[small_inputs.Copy]]:
     settings, backend = resolved.settings, resolved.backend
     native = backend.draft(settings, parts.data, parts.template.values, parts.model, launch_paths(run))
-    native, copies = small_inputs.take(native, backend.file_keys(), run.inputs)
+    native, copies = small_inputs.take(native, backend.file_keys(), run.inputs, os.path.dirname(parts.template.path))
     loopai = {
         "format": plans.FORMAT,
         "task_id": settings.text("task_id"),

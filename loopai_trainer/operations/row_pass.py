@@ -19,6 +19,8 @@ from loopai_trainer.rules.rows.fingerprint import fingerprinter
 
 _SAMPLE_ROWS = 100
 _SAMPLE_BYTES = 16 << 20
+_SAMPLE_ITEMS = 10_000
+"""Faults at the start of a file must not fill the memory while rows to tell the format by are looked for."""
 _ROWS_BETWEEN_PROGRESS = 2000
 
 Split = Literal["train", "validation"]
@@ -83,7 +85,7 @@ class RowPass:
             if not isinstance(item[1], Fault):
                 sample.append(item[1])
             many = self._table.unit == "line" and self._table.bytes_read > _SAMPLE_BYTES
-            if len(sample) >= _SAMPLE_ROWS or many:
+            if len(sample) >= _SAMPLE_ROWS or len(first) >= _SAMPLE_ITEMS or many:
                 break
         return first, sample
 

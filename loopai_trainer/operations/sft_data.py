@@ -56,14 +56,35 @@ def prepare_sft_data(
     `validation_size` (a share below 1, else a number of rows) holds rows of the training file out, unless an
     evaluation file is set. Raises DataError that carries all problems; what an earlier call wrote is then kept.
     """
-    atomic.make_private_dir(run.prepared_data)
-    with ExitStack() as stack:
-        job = _Job(backend, settings, run, split_seed, stack)
-        job.read(progress)
-        job.compare()
-        split = job.split(validation_size)
-        job.refuse_if_bad(split)
-        return job.publish(split)
+    _refuse_pattern(run.prepared_data)
+    try:
+        atomic.make_private_dir(run.prepared_data)
+        with ExitStack() as stack:
+            job = _Job(backend, settings, run, split_seed, stack)
+            job.read(progress)
+            job.compare()
+            split = job.split(validation_size)
+            job.refuse_if_bad(split)
+            return job.publish(split)
+    except OSError as error:
+        # Not for what a file holds: the disk that is read or written failed.
+        place = error.filename or run.prepared_data
+        raise DataError(
+            f"the data could not be read or written: {error.strerror or error} ({place})",
+            code="DATA_NOT_COPIED",
+            hint="make room or see to the permissions; then prepare again",
+        ) from error
+
+
+def _refuse_pattern(folder: str) -> None:
+    # datasets 4.0.0 takes a file's path for a pattern: under "x[1]" it finds no rows, under "x*" those of "xy" too.
+    found = next((character for character in folder if character in "*?[]"), None)
+    if found is not None:
+        raise DataError(
+            f"LLaMA-Factory cannot read data under a path with {found!r}: {folder}",
+            code="PATH_IS_PATTERN",
+            hint="choose an --output-dir without * ? [ and ]",
+        )
 
 
 class _Job:
@@ -104,14 +125,7 @@ class _Job:
     ) -> tuple[FileFacts, SnapshotWriter]:
         writer = self._stack.enter_context(SnapshotWriter(self._run.prepared_data))
         one = RowPass(open_table(path), where, origin, self._tally, self._rejected)
-        try:
-            facts = one.run(self._backend, self._settings, writer, self._seed, tell)
-        except OSError as error:
-            # Not for what the file holds: the disk that is read or written failed.
-            raise DataError(
-                f"{where}: {path} could not be copied: {error.strerror or error}",
-                hint="check the disk; then prepare again",
-            ) from error
+        facts = one.run(self._backend, self._settings, writer, self._seed, tell)
         if not facts.usable and not facts.refused:
             code, message = ("NO_USABLE_ROWS", f"none of {facts.input} rows can be trained on")
             if not facts.input:

@@ -42,6 +42,8 @@ def use(settings: Settings, overrides: Sequence[str]) -> TemplateUse:
         values, changes, notes = tuning.tune(values, settings.text("train_input_task_description"))
     for key, value in map(parse_override, overrides):
         before = _set(values, key, value)
+        # What a rule did to this key no longer counts: the template's own value is what was changed.
+        before = next((change.before for change in changes if change.key == key), before)
         changes = [change for change in changes if change.key != key]
         changes.append(tuning.Change(key, before, value, "--set"))
     return TemplateUse(path, hashlib.sha256(text.encode()).hexdigest(), values, document.lines, changes, notes)

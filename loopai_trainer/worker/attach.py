@@ -8,6 +8,7 @@ import os
 import sys
 import time
 
+from loopai_trainer import executors
 from loopai_trainer.errors import HostUnfit, Orphaned, PlanChanged, TrainingFailed
 from loopai_trainer.files import atomic, state_file
 from loopai_trainer.files.event_log import utc_text
@@ -128,6 +129,7 @@ def _under_lock(run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]")
             return _start_worker(run, fd, _finish_request(run, seen, sha256), finish=True)
         _drop_stale_cancel(run, seen)
         request = begin()
+        executors.get(request.executor)  # refused before anything is recorded
         _record_queued(run, seen, request)
         return _start_worker(run, fd, request, finish=False)
     finally:
@@ -182,8 +184,6 @@ def _record_queued(run: "RunDir", seen: Observation, request: StartRequest) -> N
 
 
 def _start_worker(run: "RunDir", lock_fd: int, request: StartRequest, *, finish: bool) -> Attachment:
-    from loopai_trainer import executors
-
     executor = executors.get(request.executor)
     plan_fd = _anonymous_file(request.config)
     try:

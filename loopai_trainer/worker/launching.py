@@ -112,7 +112,7 @@ def note_request(run: RunDir, main: Command, pass_env: list[str]) -> None:
 
 
 def start_keeper(run: RunDir, main: Command, mark: str, lock_fd: int) -> int:
-    """Start the keeper, which starts training; returns its pid. `lock_fd` is handed over and closed here."""
+    """Start the keeper, which starts training and gets training.lock's `lock_fd`; returns its pid."""
     job: Any = {
         "argv": list(main.argv),
         "cwd": main.cwd,
@@ -133,7 +133,6 @@ def start_keeper(run: RunDir, main: Command, mark: str, lock_fd: int) -> int:
         return _spawn(job_fd, lock_fd)
     finally:
         os.close(job_fd)
-        os.close(lock_fd)
 
 
 def _spawn(job_fd: int, lock_fd: int) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from loopai_trainer.contract import Backend
-    from loopai_trainer.records import ApprovedPlan
+    from loopai_trainer.records import ApprovedPlan, Command
     from loopai_trainer.worker.watching import Watcher
 
 TICK_S = 0.2
@@ -103,8 +103,16 @@ def take_up(job: Job) -> str:
 
 def _launch(job: Job) -> int:
     """Everything up to the keeper's start; returns its pid."""
+    lock_fd = launching.take_training_lock(job.run)
+    try:
+        return launching.start_keeper(job.run, *_prepared_launch(job), lock_fd)
+    finally:
+        os.close(lock_fd)  # the keeper has its own by now; or nothing was started, and the lock must not seem held
+
+
+def _prepared_launch(job: Job) -> tuple[Command, str]:
+    """Folders, launch files and the record of the start; returns what is to be exec'd, and its mark."""
     run, record = job.run, job.record
-    lock_fd = launching.take_training_lock(run)
     tmp = launching.make_folders(run, str(record.state.get("tmp_dir") or ""))
     mark = processes.mark(run.version_id, int(record.state["attempt"]), run.path)
     record.move("running", "starting", "training is being started", tmp_dir=tmp, mark=mark)
@@ -112,7 +120,7 @@ def _launch(job: Job) -> int:
     main = launching.only_main(launch)
     launching.write_launch_files(run, launch)
     launching.note_request(run, main, list(job.approved.plan.loopai["launch"].get("pass_env") or ()))
-    return launching.start_keeper(run, main, mark, lock_fd)
+    return main, mark
 
 
 def _wait_for_exec(job: Job, keeper_pid: int) -> None:

@@ -35,6 +35,7 @@ class Record:
         self._written_s = 0.0
         self._event_s = 0.0
         self._percent = -1
+        self._told_end = False
 
     @property
     def elapsed_s(self) -> float:
@@ -75,10 +76,21 @@ class Record:
         if not may_move(now, status):
             raise ValueError(f"a run cannot move from {now!r} to {status!r}")
         finished_at = utc_text(time.time())
-        self.state.update(values, status=status, phase=status, finished_at=finished_at, updated_at=finished_at)
-        self.state["elapsed_s"] = round(self.elapsed_s, 3)
-        self.event(status, status, message, error=values.get("error"), progress=self._progress())
-        state_file.write(self.run, self.state)
+        last = {
+            **self.state,
+            **values,
+            "status": status,
+            "phase": status,
+            "finished_at": finished_at,
+            "updated_at": finished_at,
+            "elapsed_s": round(self.elapsed_s, 3),
+        }
+        # The event first: whoever follows events stops at the last state.
+        if not self._told_end:
+            self.event(status, status, message, error=values.get("error"), progress=self._progress())
+            self._told_end = True
+        state_file.write(self.run, last)
+        self.state = last
 
     def event(self, node: str, status: str, message: str, **values: "Any") -> None:
         """Append one event; a failure is only told to the log."""

@@ -45,7 +45,9 @@ def test_the_wheel_holds_package_data_and_no_tests(wheel):
 
 
 def test_both_console_scripts_are_the_same_program(wheel):
-    text = zipfile.ZipFile(wheel).read(next(n for n in zipfile.ZipFile(wheel).namelist() if n.endswith("entry_points.txt")))
+    text = zipfile.ZipFile(wheel).read(
+        next(n for n in zipfile.ZipFile(wheel).namelist() if n.endswith("entry_points.txt"))
+    )
     lines = [line for line in text.decode().splitlines() if "=" in line]
     assert lines == ["loopai-trainer = loopai_trainer.cli.fast:main", "trainer = loopai_trainer.cli.fast:main"]
 

@@ -167,3 +167,23 @@ def test_a_descriptor_of_the_caller_does_not_reach_the_worker(prepare, tmp_path)
         )
     hold.unlink()
     assert run.run_to_end()[0] == 0
+
+
+def test_inline_runs_the_worker_inside_the_caller(prepare):
+    launch = {"executor": "inline", "devices": "", "nodes": 1, "nproc_per_node": 1, "env": {}, "pass_env": []}
+    run = prepare(loopai={"launch": launch})
+    code, document = run.run_to_end()
+    assert (code, document["status"]) == (0, "completed")
+    assert run.state()["worker"]["pid"] == run.state()["caller"]["pid"]
+    assert run.locked() == (False, False)
+    assert run.run_to_end()[0] == 0
+    assert run.starts == 1
+
+
+def test_an_unknown_executor_starts_nothing(prepare):
+    launch = {"executor": "moon", "devices": "", "nodes": 1, "nproc_per_node": 1, "env": {}, "pass_env": []}
+    run = prepare(loopai={"launch": launch})
+    code, document = run.run_to_end()
+    assert (code, document["error"]["code"]) == (3, "CONFIG_INVALID")
+    assert run.starts == 0
+    assert run.locked() == (False, False)

@@ -31,9 +31,7 @@ class Workshop:
         self.model = root / "model"
         self.data = root / "data.jsonl"
         self.output = root / "out"
-        self.environ = {
-            f"LOOPAI_TRAINER_{kind}_DIR": str(root / kind.lower()) for kind in ("STATE", "CACHE", "CONFIG")
-        }
+        self.environ = {f"LOOPAI_TRAINER_{kind}_DIR": str(root / kind.lower()) for kind in ("STATE", "CACHE", "CONFIG")}
 
     def prepare(self, version: str, *more: Any, template: str = "cpu_smoke_full", data: Path | None = None) -> Called:
         words = ["prepare", "--dataset", data or self.data, "--model", self.model, "--template", template]
@@ -56,7 +54,9 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, lf_env: str) -> Workshop:
     made = Workshop(tmp_path_factory.mktemp("workshop"), lf_env)
     make_model = [f"{lf_env}/bin/python", str(EXAMPLES / "make_tiny_model.py"), str(made.model)]
     subprocess.run(make_model, check=True, capture_output=True)
-    subprocess.run([sys.executable, str(EXAMPLES / "make_bilingual_data.py"), str(made.data)], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, str(EXAMPLES / "make_bilingual_data.py"), str(made.data)], check=True, capture_output=True
+    )
     return made
 
 

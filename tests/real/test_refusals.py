@@ -20,7 +20,9 @@ def prepared(workshop, request):
 
 def nothing_started(prepared):
     folder = Path(prepared.data["run_dir"])
-    return not any((folder / name).exists() for name in ("approval.json", "launch", "run_state.json", "worker.log", "checkpoints"))
+    return not any(
+        (folder / name).exists() for name in ("approval.json", "launch", "run_state.json", "worker.log", "checkpoints")
+    )
 
 
 def flip(path, at=-20):

@@ -87,7 +87,9 @@ def test_the_inherited_environment_does_not_reach_training(run):
 def test_a_full_run_gives_a_model_folder(full_run):
     path = full_run.ended.data["update_model_path"]
     assert path == full_run.ended.data["best_checkpoint"]["path"]
-    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {p.name for p in (full_run.folder / "checkpoints").iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {
+        p.name for p in (full_run.folder / "checkpoints").iterdir()
+    }
     assert full_run.ended.data["total_steps"] == 12
 
 
@@ -102,7 +104,9 @@ def test_a_lora_run_gives_an_adapter_and_says_so(lora_run):
 def test_two_ranks_double_the_batch_and_both_end(ranks_run):
     assert ranks_run.prepared.data["summary"]["world_size"] == 2
     assert ranks_run.prepared.data["summary"]["effective_batch"] == 16
-    names = {p.name for p in (ranks_run.folder / "checkpoints" / ranks_run.ended.data["best_checkpoint"]["name"]).iterdir()}
+    names = {
+        p.name for p in (ranks_run.folder / "checkpoints" / ranks_run.ended.data["best_checkpoint"]["name"]).iterdir()
+    }
     assert {"rng_state_0.pth", "rng_state_1.pth"} <= names
 
 

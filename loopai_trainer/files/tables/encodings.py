@@ -54,7 +54,7 @@ def _first_fit(raw: bytes, candidates: tuple[tuple[str, str], ...]) -> str:
         except UnicodeDecodeError:
             continue
         return name
-    return "ISO-8859-1"
+    raise AssertionError("unreachable: ISO-8859-1 decodes all bytes")
 
 
 def _lone_high_bytes(raw: bytes) -> bool:

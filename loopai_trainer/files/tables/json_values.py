@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
@@ -60,7 +60,7 @@ def _nested_key_count(value: object) -> int:
         item = pending.pop()
         if type(item) is dict:
             total += len(item)
-            children = item.values()
+            children: Iterable[object] = item.values()
         elif type(item) is list:
             children = item
         else:

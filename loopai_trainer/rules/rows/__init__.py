@@ -64,6 +64,13 @@ class _Unknown:
         keys = [str(key) for key in value]
         shown = ", ".join(keys[:8]) + (", ..." if len(keys) > 8 else "")
         message = f"the row is of no known format; its keys are: {shown or '(none)'}"
+        inner = next(
+            (key for key, item in value.items() if type(item) is list and item and type(item[0]) is dict), None
+        )
+        if inner is not None:
+            return Rejection(
+                "FORMAT_UNKNOWN", message, f"if the rows stand under {inner!r}, make that list the whole file"
+            )
         wanted = ("instruction", "output", "conversations", "messages")
         meant = next((f"rename {key!r} to {name!r}" for key in keys if (name := did_you_mean(key, wanted))), None)
         return Rejection("FORMAT_UNKNOWN", message, meant or "known are " + "; ".join(FORMATS.values()))

@@ -47,7 +47,7 @@ class AlpacaCheck:
             system = ""
         elif type(system) is not str:
             return _not_text("SYSTEM_NOT_TEXT", "system", system)
-        written = tools_text(tools) if tools else ""
+        written = tools_text(tools)
         if isinstance(written, Rejection):
             return written
         turns: tuple[Turn, ...] = (Turn("user", prompt), Turn("assistant", output))

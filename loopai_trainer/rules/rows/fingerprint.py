@@ -60,7 +60,7 @@ def fingerprinter(seed: int) -> Callable[[Row], Fingerprints]:
             parts += (role, fold(content))
         role, content = messages[-1]
         digest = sha256("\0".join(parts).encode()).digest()
-        # Answers are only held against each other within one process, for which Python's own hash is by far the fastest.
+        # Answers are only held against each other within one process: there Python's own hash is by far the fastest.
         return number(digest[:8], "big"), hash(content) if role == "assistant" else hash((role, content))
 
     return fingerprints

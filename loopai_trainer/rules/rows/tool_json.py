@@ -29,7 +29,7 @@ class Written(NamedTuple):
 
 def tools_text(value: object) -> str | Rejection:
     """The `tools` column as JSON text: a text is kept as it is, a list is written out, nothing is ""."""
-    if value is None or value == "" or value == []:
+    if not value:
         return ""
     if type(value) is not str:
         if type(value) is not list:
@@ -145,13 +145,12 @@ def _from_text(arguments: str, field: str) -> Written | Rejection:
         return _bad_call(f"arguments is not JSON: {error.msg} (column {error.colno})", field)
     if type(parsed) is not dict:
         return _bad_call(f"arguments is {_kind(parsed)}, not an object", field)
-    if _LONG_NUMBER.search(arguments):
-        try:
-            # Python's own parser keeps integers of any length.
-            return Written(json.dumps(json.loads(arguments), ensure_ascii=False, separators=(",", ":")))
-        except (ValueError, RecursionError):
-            return _bad_call("arguments has a number that is too long", field)
-    return _from_object(parsed, field)
+    written = _from_object(parsed, field)
+    if isinstance(written, Written) and _LONG_NUMBER.search(arguments):
+        # Python's own parser keeps integers of any length.
+        exact = json.dumps(json.loads(arguments), ensure_ascii=False, separators=(",", ":"))
+        return Written(exact, tuple(remark for remark in written.remarks if remark.code != "NUMBER_INEXACT"))
+    return written
 
 
 def _from_object(arguments: dict[str, Any], field: str) -> Written | Rejection:

@@ -15,7 +15,9 @@ def test_the_table_gives_a_complete_backend():
     assert ("llamafactory", "sft") in backends.names()
 
 
-@pytest.mark.parametrize(("framework", "stage"), [("llamafactory", "grpo"), ("llamafactory", ""), ("llamafactory", "SFT")])
+@pytest.mark.parametrize(
+    ("framework", "stage"), [("llamafactory", "grpo"), ("llamafactory", ""), ("llamafactory", "SFT")]
+)
 def test_a_pair_that_does_not_go_together_is_refused_with_the_right_one(framework, stage):
     with pytest.raises(SettingsError) as caught:
         backends.get(framework, stage)

@@ -2,8 +2,8 @@ import os
 import sys
 
 import pytest
-
 from fakes.runs import wait_for
+
 from loopai_trainer import executors
 from loopai_trainer.contract import Executor
 from loopai_trainer.errors import ConfigError

@@ -22,7 +22,11 @@ def model(tmp_path):
 def test_the_fingerprint_is_over_names_sizes_and_hashes(model):
     lines = [
         f"{name}\0{len(data)}\0{hashlib.sha256(data).hexdigest()}\n"
-        for name, data in (("config.json", b'{"model_type": "qwen2"}'), ("model.safetensors", b"w" * 1000), ("sub/notes.txt", b"x"))
+        for name, data in (
+            ("config.json", b'{"model_type": "qwen2"}'),
+            ("model.safetensors", b"w" * 1000),
+            ("sub/notes.txt", b"x"),
+        )
     ]
     found = fingerprint_model(str(model))
     assert found.fingerprint == hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -17,7 +17,10 @@ def raw(path, header, data=b"", length=None):
 def test_the_tensors_of_a_file(tmp_path):
     path = write_safetensors(tmp_path / "m", {"a": ("F32", (2, 3)), "b": ("BF16", (4,))})
     found = read_header(str(path))
-    assert [(t.name, t.dtype, t.shape, t.end - t.start) for t in found] == [("a", "F32", (2, 3), 24), ("b", "BF16", (4,), 8)]
+    assert [(t.name, t.dtype, t.shape, t.end - t.start) for t in found] == [
+        ("a", "F32", (2, 3), 24),
+        ("b", "BF16", (4,), 8),
+    ]
     assert found[-1].end == path.stat().st_size
 
 

@@ -60,4 +60,6 @@ def test_templates_carry_nothing_private(name):
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert "trust_remote_code" not in text
     assert not [line for line in lines if "/" in line]
-    assert not {"model_name_or_path", "dataset", "output_dir", "max_samples"} & {line.partition(":")[0] for line in lines}
+    assert not {"model_name_or_path", "dataset", "output_dir", "max_samples"} & {
+        line.partition(":")[0] for line in lines
+    }

@@ -6,6 +6,7 @@ from array import array
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from loopai_trainer.rules.splitting import SplitImpossible, choose_validation, repeats, shared, wanted_rows
 
 # Few values, some in the same bucket, so that repeats are common.
@@ -60,6 +61,10 @@ def test_a_prompt_that_does_not_fit_is_passed_over():
     assert list(choose_validation(array("Q", [1, 1, 1, 7, 8]), 2)) == [0, 0, 0, 1, 1]
 
 
+def test_fewer_rows_are_held_out_if_what_is_left_does_not_fit():
+    assert list(choose_validation(array("Q", [1, 2, 2, 3, 3, 3, 4, 4]), 2)) == [1, 0, 0, 0, 0, 0, 0, 0]
+
+
 def test_if_no_prompt_fits_the_one_with_the_fewest_rows_is_taken():
     assert list(choose_validation(array("Q", [1, 1, 1, 7, 7]), 1)) == [0, 0, 0, 1, 1]
 
@@ -103,5 +108,5 @@ def test_repeats_are_all_rows_of_prompts_that_stand_twice(prints, data):
 
 @given(PRINTS, PRINTS)
 def test_shared_names_each_validation_row_whose_prompt_is_trained(train, validation):
-    found = dict((held, first) for first, held in shared(array("Q", train), array("Q", validation)))
+    found = {held: first for first, held in shared(array("Q", train), array("Q", validation))}
     assert found == {index: train.index(value) for index, value in enumerate(validation) if value in train}

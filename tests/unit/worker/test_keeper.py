@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from fakes.runs import kill, wait_for
+
 from loopai_trainer.host import locks, processes
 from loopai_trainer.worker import keeper, launching
 from loopai_trainer.worker.keeper import Log
@@ -192,7 +192,9 @@ def test_last_words_are_in_the_log_before_the_end_is_told(keep):
 def test_output_is_rotated_and_no_line_is_lost(keep):
     kept = keep("for n in range(30_000): print(n)", log_limit_bytes=100_000)
     kept.wait()
-    pieces = [Path(kept.paths["log"] + end).read_bytes() for end in (".1", "") if os.path.exists(kept.paths["log"] + end)]
+    pieces = [
+        Path(kept.paths["log"] + end).read_bytes() for end in (".1", "") if os.path.exists(kept.paths["log"] + end)
+    ]
     assert all(len(piece) <= 100_000 for piece in pieces)
     assert b"".join(pieces).split() == [str(number).encode() for number in range(30_000)]
 

@@ -3,9 +3,9 @@ import os
 from pathlib import Path
 
 import pytest
-
 from fakes.backend import BACKEND
 from fakes.runs import PreparedRun
+
 from loopai_trainer.records import MetricRow
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.worker import launching, watching

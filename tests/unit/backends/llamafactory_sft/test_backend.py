@@ -16,7 +16,9 @@ def test_every_answer_of_the_contract_is_given(tmp_path):
     assert [p.code for p in BACKEND.check(plan, versions, Host((), 1, 10**12))] == ["NO_DEVICE"]
     assert BACKEND.launch_problems(plan) == [] and BACKEND.red_flags(plan) == []
     assert BACKEND.summary(plan)["total_steps"] == 40
-    assert BACKEND.launch(plans.approve(plan.text.encode(), plan.sha256), make_paths(tmp_path), {}).main.argv[2] == "train"
+    assert (
+        BACKEND.launch(plans.approve(plan.text.encode(), plan.sha256), make_paths(tmp_path), {}).main.argv[2] == "train"
+    )
     assert BACKEND.expected_examples(plan)["train_examples"] == 90
     assert BACKEND.read_metrics([b"x"]) == [] and BACKEND.read_log(["x"]) == []
     assert BACKEND.metrics_file(make_paths(tmp_path)).endswith("trainer_log.jsonl")

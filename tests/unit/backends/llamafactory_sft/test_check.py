@@ -46,7 +46,13 @@ def test_a_sound_plan_has_no_problems(run):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("stage", "pt"), ("do_train", False), ("model_name_or_path", "/other"), ("dataset", "train,demo"), ("eval_dataset", None)],
+    [
+        ("stage", "pt"),
+        ("do_train", False),
+        ("model_name_or_path", "/other"),
+        ("dataset", "train,demo"),
+        ("eval_dataset", None),
+    ],
 )
 def test_an_edit_that_leaves_the_checked_inputs_is_refused(run, key, value):
     problems = found(run, native={key: value})
@@ -193,7 +199,11 @@ ZERO3 = {"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model
     [
         ({"finetuning_type": "full", "quantization_bit": 4}, {}, ["QUANT_NEEDS_LORA"]),
         ({"finetuning_type": "lora", "quantization_bit": 8, "deepspeed": ZERO3}, {}, ["QUANT_WITH_SHARDING"]),
-        ({"finetuning_type": "lora", "fsdp": "full_shard"}, {"quantization_config": {"quant_method": "gptq"}}, ["QUANT_WITH_SHARDING"]),
+        (
+            {"finetuning_type": "lora", "fsdp": "full_shard"},
+            {"quantization_config": {"quant_method": "gptq"}},
+            ["QUANT_WITH_SHARDING"],
+        ),
         ({"finetuning_type": "lora", "deepspeed": ZERO3}, {"quantization_config": {"quant_method": "fp8"}}, []),
         ({"finetuning_type": "full"}, {"quantization_config": {"quant_method": "awq"}}, ["QUANT_NEEDS_LORA"]),
     ],

@@ -55,7 +55,10 @@ def test_no_folder_has_no_checkpoints(tmp_path):
         (lambda f: (f / "model.safetensors").unlink(), "no weights"),
         (lambda f: write_safetensors(f / "model.safetensors", TENSORS, cut_bytes=1), "bytes, its header wants"),
         (lambda f: (f / "model.safetensors").write_bytes(b""), "no safetensors header"),
-        (lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"c": "model-2.safetensors"}}'), "is missing"),
+        (
+            lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"c": "model-2.safetensors"}}'),
+            "is missing",
+        ),
         (lambda f: (f / "model.safetensors.index.json").write_text("{"), "model.safetensors.index.json"),
     ],
 )
@@ -71,7 +74,9 @@ def test_all_shards_of_an_index_have_to_be_whole(tmp_path):
     (folder / "model.safetensors").unlink()
     write_safetensors(folder / "m-1.safetensors", TENSORS)
     write_safetensors(folder / "m-2.safetensors", TENSORS)
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}')
+    (folder / "model.safetensors.index.json").write_text(
+        '{"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}'
+    )
     assert only(tmp_path).complete
     write_safetensors(folder / "m-2.safetensors", TENSORS, cut_bytes=3)
     assert only(tmp_path).why.startswith("m-2.safetensors: ")
@@ -99,7 +104,11 @@ def test_a_finished_run(tmp_path, adapter):
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("all_results.json", "did not reach its end"), ("tokenizer.json", "no tokenizer"), ("model.safetensors", "no weights")],
+    [
+        ("all_results.json", "did not reach its end"),
+        ("tokenizer.json", "no tokenizer"),
+        ("model.safetensors", "no weights"),
+    ],
 )
 def test_an_unfinished_run_is_not_loadable(tmp_path, name, why):
     (make_final(tmp_path) / name).unlink()

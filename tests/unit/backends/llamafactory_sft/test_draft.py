@@ -40,7 +40,9 @@ def test_what_protects_a_run_is_set(tmp_path):
 
 
 def test_what_the_template_chose_stays(tmp_path):
-    native = drafted(tmp_path, save_total_limit=5, learning_rate=3.0e-4, weight_decay=0.1, report_to="tensorboard", seed=7)
+    native = drafted(
+        tmp_path, save_total_limit=5, learning_rate=3.0e-4, weight_decay=0.1, report_to="tensorboard", seed=7
+    )
     assert native["save_total_limit"] == 5 and native["learning_rate"] == 3.0e-4
     assert native["weight_decay"] == 0.1 and native["report_to"] == "tensorboard" and native["seed"] == 7
 
@@ -61,7 +63,9 @@ def test_evaluation_happens_where_checkpoints_are_saved(tmp_path):
 
 
 def test_without_validation_rows_nothing_is_evaluated(tmp_path):
-    native = drafted(tmp_path, validation_rows=0, eval_strategy="steps", eval_steps=5, per_device_eval_batch_size=2, do_eval=True)
+    native = drafted(
+        tmp_path, validation_rows=0, eval_strategy="steps", eval_steps=5, per_device_eval_batch_size=2, do_eval=True
+    )
     assert native["eval_strategy"] == "no"
     assert not {"eval_steps", "eval_dataset", "per_device_eval_batch_size", "do_eval"} & set(native)
 

@@ -40,27 +40,41 @@ def test_a_rank_that_only_lost_its_peers_is_not_the_cause():
         ("OSError: [Errno 28] No space left on device", "free disk space"),
         ("RuntimeError: The server socket has failed to listen: EADDRINUSE", "another job holds the port"),
         ("ModuleNotFoundError: No module named 'deepspeed'", "install the missing package"),
-        ("importlib.metadata.PackageNotFoundError: The 'deepspeed>=0.10' distribution was not found", "install the missing"),
+        (
+            "importlib.metadata.PackageNotFoundError: The 'deepspeed>=0.10' distribution was not found",
+            "install the missing",
+        ),
         ("ValueError: Your setup doesn't support bf16/gpu.", "set bf16: false"),
         ("RuntimeError: Cannot find valid samples, check `data/README.md`.", "no row was usable"),
-        ("safetensors_rust.SafetensorError: Error while deserializing header: header too large", "a weight file is damaged"),
+        (
+            "safetensors_rust.SafetensorError: Error while deserializing header: header too large",
+            "a weight file is damaged",
+        ),
         ("PermissionError: [Errno 13] Permission denied: '/x'", "check who owns"),
         ("KeyError: 'instruction'", "look at the training log"),
         ("KeyboardInterrupt", "look at the training log"),
     ],
 )
 def test_single_process_errors_get_their_advice(line, advice):
-    cause, said = explain_failure(["Traceback (most recent call last):", '  File "x.py", line 1, in f', line, "", "{'loss': '1.0'}"])
+    cause, said = explain_failure(
+        ["Traceback (most recent call last):", '  File "x.py", line 1, in f', line, "", "{'loss': '1.0'}"]
+    )
     assert cause == line and said.startswith(advice)
 
 
 def test_the_last_exception_counts_not_one_that_was_handled():
-    lines = ["ImportError: no flash_attn", "During handling of the above exception, another exception occurred:", "ValueError: bad"]
+    lines = [
+        "ImportError: no flash_attn",
+        "During handling of the above exception, another exception occurred:",
+        "ValueError: bad",
+    ]
     assert explain_failure(lines)[0] == "ValueError: bad"
 
 
 def test_causes_without_an_exception_line():
-    assert explain_failure(["write failed: No space left on device", "bye"])[0] == "write failed: No space left on device"
+    assert (
+        explain_failure(["write failed: No space left on device", "bye"])[0] == "write failed: No space left on device"
+    )
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,9 @@ def test_what_changes_an_approved_run_is_left_behind(tmp_path, name):
     assert name not in build(tmp_path / "run", {name: "1"}).main.env
 
 
-@pytest.mark.parametrize("name", ["LANG", "LC_ALL", "TZ", "USER", "LD_LIBRARY_PATH", "CUDA_HOME", "NCCL_IB_HCA", "OMP_NUM_THREADS"])
+@pytest.mark.parametrize(
+    "name", ["LANG", "LC_ALL", "TZ", "USER", "LD_LIBRARY_PATH", "CUDA_HOME", "NCCL_IB_HCA", "OMP_NUM_THREADS"]
+)
 def test_what_describes_the_host_passes(tmp_path, name):
     assert build(tmp_path / "run", {name: "x"}).main.env[name] == "x"
 
@@ -89,7 +91,10 @@ def test_a_cpu_plan_hides_all_devices(tmp_path):
 
 
 def test_approved_additions_pass_and_owned_names_do_not(tmp_path):
-    launch = {"env": {"NCCL_DEBUG": "INFO", "USE_V1": "1", "HF_HOME": "/x"}, "pass_env": ["HF_TOKEN", "ABSENT", "PYTHONPATH"]}
+    launch = {
+        "env": {"NCCL_DEBUG": "INFO", "USE_V1": "1", "HF_HOME": "/x"},
+        "pass_env": ["HF_TOKEN", "ABSENT", "PYTHONPATH"],
+    }
     env = build(tmp_path / "run", {"HF_TOKEN": "secret", "PYTHONPATH": "/evil"}, launch=launch).main.env
     assert (env["NCCL_DEBUG"], env["HF_TOKEN"]) == ("INFO", "secret")
     assert env["HF_HOME"] != "/x"
@@ -103,7 +108,9 @@ def test_cfg_04a_a_fixed_port_that_is_taken_is_told_with_its_owner(tmp_path):
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
-        plan = make_plan(tmp_path / "run", launch={"nproc_per_node": 2, "devices": "0,1", "env": {"MASTER_PORT": str(port)}})
+        plan = make_plan(
+            tmp_path / "run", launch={"nproc_per_node": 2, "devices": "0,1", "env": {"MASTER_PORT": str(port)}}
+        )
         (problem,) = launch_problems(plan)
         assert (problem.code, problem.field) == ("NO_PORT", "loopai.launch.env.MASTER_PORT")
         assert f"port {port} is taken by process {os.getpid()}" == problem.message

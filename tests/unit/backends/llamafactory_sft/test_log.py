@@ -42,12 +42,25 @@ def test_batches_that_overlap_lose_no_count():
 
 
 def test_thousands_have_separators():
-    lines = [INFO + "***** Running training *****", INFO + "  Num examples = 1,234,567", INFO + "  Total optimization steps = 9,000"]
-    assert [(fact.kind, fact.value) for fact in read_log(lines)][1:] == [("train_examples", 1234567), ("total_steps", 9000)]
+    lines = [
+        INFO + "***** Running training *****",
+        INFO + "  Num examples = 1,234,567",
+        INFO + "  Total optimization steps = 9,000",
+    ]
+    assert [(fact.kind, fact.value) for fact in read_log(lines)][1:] == [
+        ("train_examples", 1234567),
+        ("total_steps", 9000),
+    ]
 
 
 def test_rows_of_the_data_that_look_like_the_log_do_not_count():
-    lines = ["training example:", "***** Running training *****", "  Num examples = 3", "Total optimization steps = 5", "> >> Num examples = 4"]
+    lines = [
+        "training example:",
+        "***** Running training *****",
+        "  Num examples = 3",
+        "Total optimization steps = 5",
+        "> >> Num examples = 4",
+    ]
     assert read_log(lines) == []
 
 

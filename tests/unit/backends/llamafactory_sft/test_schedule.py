@@ -22,7 +22,9 @@ def test_steps_as_transformers_computes_them(native, rows, world, per_epoch, tot
 
 
 def test_effective_batch_and_epochs():
-    found = schedule.compute({"per_device_train_batch_size": 2, "gradient_accumulation_steps": 3, "max_steps": 20}, 60, 4)
+    found = schedule.compute(
+        {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 3, "max_steps": 20}, 60, 4
+    )
     assert (found.effective_batch, found.epochs) == (24, 20 / 3)
 
 
@@ -32,7 +34,8 @@ def test_packing_hides_the_number_of_steps_but_max_steps_does_not():
 
 
 @pytest.mark.parametrize(
-    ("value", "total", "steps"), [(10, None, 10), (0.25, 10, 3), (0.25, None, None), (0, 5, None), (True, 5, None), ("5", 5, None)]
+    ("value", "total", "steps"),
+    [(10, None, 10), (0.25, 10, 3), (0.25, None, None), (0, 5, None), (True, 5, None), ("5", 5, None)],
 )
 def test_intervals_may_be_shares(value, total, steps):
     assert schedule.interval(value, total) == steps

@@ -25,7 +25,9 @@ def judge_values(versions, **values):
 
 
 def test_a_good_template_has_no_problems(versions):
-    assert judge_values(versions, learning_rate=1.0e-4, num_train_epochs=3, save_steps=100, lora_target=["a", "b"]) == []
+    assert (
+        judge_values(versions, learning_rate=1.0e-4, num_train_epochs=3, save_steps=100, lora_target=["a", "b"]) == []
+    )
 
 
 def test_cfg_01b_booleans_and_counts_as_text_or_floats(versions):
@@ -70,7 +72,13 @@ def test_wrong_types_are_refused_with_the_line_and_what_to_write(versions, key, 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("learning_rate", 1), ("deepspeed", {"a": 1}), ("resume_from_checkpoint", None), ("report_to", ["wandb"]), ("packing", None)],
+    [
+        ("learning_rate", 1),
+        ("deepspeed", {"a": 1}),
+        ("resume_from_checkpoint", None),
+        ("report_to", ["wandb"]),
+        ("packing", None),
+    ],
 )
 def test_what_the_annotations_allow_is_accepted(versions, key, value):
     assert judge_values(versions, **{key: value}) == []

@@ -42,7 +42,9 @@ def test_a_sound_plan_raises_no_flag(tmp_path):
      "resume_from_checkpoint", "report_to"],
 )  # fmt: skip
 def test_red_flags(tmp_path, key):
-    value = {"max_samples": 10, "tokenized_path": "/t", "resume_from_checkpoint": "/c", "report_to": "wandb"}.get(key, True)
+    value = {"max_samples": 10, "tokenized_path": "/t", "resume_from_checkpoint": "/c", "report_to": "wandb"}.get(
+        key, True
+    )
     (flag,) = red_flags(make_plan(tmp_path / "run", {key: value}))
     assert (flag.severity, flag.code, flag.field) == ("warning", "RED_FLAG", key)
 

@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from loopai_trainer.files.tables import Fault, json_items, json_values, open_table, source
 
 GOOD = {"instruction": "q", "input": "", "output": "a"}
@@ -150,7 +151,7 @@ def test_faults_of_a_list_or_of_objects(write, text, faults, count):
 @pytest.mark.parametrize("codec", ["gbk", "gb18030", "shift_jis", "cp1252"])
 def test_other_encodings_are_refused_with_offset_and_name(write, codec):
     text = {"cp1252": "café été", "shift_jis": "こんにちは、世界"}.get(codec, "请详细解释一下水泵是如何工作的")
-    path = write("a.jsonl", '{"a":"plain"}\n'.encode() + f'{{"a":"{text}"}}\n'.encode(codec))
+    path = write("a.jsonl", b'{"a":"plain"}\n' + f'{{"a":"{text}"}}\n'.encode(codec))
     table = open_table(str(path))
     rows = list(table.rows())
     fault = rows[1][1]
@@ -313,7 +314,7 @@ def test_lines_and_lists_give_the_rows_that_were_written(tmp_path_factory, rows,
 def test_any_bytes_are_read_without_an_error(tmp_path_factory, data, extension):
     path = tmp_path_factory.mktemp("bytes") / f"a.{extension}"
     path.write_bytes(data)
-    rows, faults, table = read(path)
+    rows, _faults, table = read(path)
     assert all(position >= 0 for position, _ in rows)
     if table.bytes_read:
         assert table.sha256 == hashlib.sha256(data).hexdigest()

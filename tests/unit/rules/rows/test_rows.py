@@ -6,6 +6,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from loopai_trainer.records import Rejection, Remarked, Row, Turn
 from loopai_trainer.rules.rows import row_check_for
 
@@ -26,7 +27,9 @@ def shares(*turns, **more):
 
 def messages(*turns, **more):
     return {
-        "messages": [turn if isinstance(turn, dict) else dict(zip(("role", "content"), turn)) for turn in turns],
+        "messages": [
+            turn if isinstance(turn, dict) else dict(zip(("role", "content"), turn, strict=False)) for turn in turns
+        ],
         **more,
     }
 
@@ -371,6 +374,27 @@ def test_rows_of_no_known_format_say_what_is_known():
     assert judge(None, {"question": "q"}).code == "ROW_NOT_OBJECT"
 
 
+def test_the_rest_of_what_keys_and_tools_can_hold():
+    assert codes(judge(shares(("system", "<|user|>"), ("human", "q"), ("gpt", "a")), SHAREGPT)) == ["SPECIAL_TOKEN"]
+    assert isinstance(judge(shares(("human", "q"), ("gpt", "a"), images=[]), SHAREGPT), Row)
+    assert judge({"Instruction": "q", "Output": "a"}, ALPACA).field == "Instruction"
+    assert judge({**ALPACA, "tools": [1]}, ALPACA).code == "TOOLS_INVALID"
+    assert isinstance(judge(shares(("human", "q"), ("function_call", "<tool_call>x</tool_call>")), SHAREGPT), Row)
+    assert (
+        judge({"data": [ALPACA]}, {"data": [ALPACA]}).hint
+        == "if the rows stand under 'data', make that list the whole file"
+    )
+    deep = '{"x": ' + "[" * 900 + "1234567890123456789" + "]" * 900 + "}"
+    assert called(deep).code == "TOOL_CALL_INVALID"
+
+
+def test_rows_that_all_have_other_keys_do_not_fill_the_memory():
+    _, check = row_check_for([ALPACA])
+    for number in range(1200):
+        assert isinstance(check({**ALPACA, f"key {number}": 1}, 1), Row)
+    assert len(check._shapes._seen) == 1000
+
+
 NAMES = st.sampled_from(
     [
         "instruction",
@@ -384,8 +408,16 @@ NAMES = st.sampled_from(
         "from",
         "value",
         "role",
+        "content",
+        "tool_calls",
+        "function",
+        "name",
+        "arguments",
+        "images",
+        "weight",
+        "Output",
+        "x",
     ]
-    + ["content", "tool_calls", "function", "name", "arguments", "images", "weight", "Output", "x"]
 )
 WORDS = st.sampled_from(
     ["human", "gpt", "user", "assistant", "tool", "function", "system", "", " ", "q", "<|im_end|>", "[]", "{}"]

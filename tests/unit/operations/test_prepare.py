@@ -1,0 +1,183 @@
+import hashlib
+import json
+import os
+
+import pytest
+from fakes.llamafactory_env import add_distribution
+
+from loopai_trainer.errors import BackendMissing, Busy, ConfigError, DataError, SettingsError
+from loopai_trainer.host import locks
+from loopai_trainer.rules import plan as plans
+
+
+def test_what_it_answers_and_writes(place):
+    answer = place.prepare()
+    data = answer.data
+    assert set(data) == {
+        "config_path", "config_yaml", "config_sha256", "trainer_version_id", "task_id", "train_framework", "train_stage",
+        "run_dir", "summary", "counts", "warnings", "diff", "next_command",
+    }  # fmt: skip
+    assert (answer.ok, answer.status, answer.exit_code) == (True, "prepared", 0)
+    text = (place.run / "training_config.yaml").read_bytes()
+    assert data["config_yaml"].encode() == text
+    assert data["config_sha256"] == hashlib.sha256(text).hexdigest()
+    assert data["counts"] == {
+        "train": {"input": 6, "usable": 6, "rejected": 0},
+        "validation": {"input": 2, "usable": 2, "rejected": 0},
+    }
+    assert data["next_command"] == f"trainer run-prepared {data['config_path']} --sha256 {data['config_sha256']}"
+    for name in ("plan.json", "data_check_report.txt", "config_explanation.txt", "prepared_data/dataset_info.json"):
+        assert (place.run / name).stat().st_size > 0
+    assert not (place.run / "approval.json").exists()
+    assert not (place.run / "launch").exists()
+
+
+def test_modes_of_what_it_writes(place):
+    place.prepare()
+    assert place.run.stat().st_mode & 0o777 == 0o700
+    assert (place.run / "training_config.yaml").stat().st_mode & 0o777 == 0o600
+    for path in (place.run / "prepared_data").iterdir():
+        assert path.stat().st_mode & 0o777 == 0o444
+
+
+def test_the_plan_pins_everything_that_training_reads(place):
+    plan = plans.read(place.prepare().data["config_yaml"].encode(), "x")
+    pinned = {entry.path: entry.sha256 for entry in plans.inputs(plan)}
+    read = {plan.native["dataset_dir"] + "/dataset_info.json", *(str(p) for p in (place.run / "prepared_data").glob("*.parquet"))}
+    assert set(pinned) == read
+    for path, sha256 in pinned.items():
+        with open(path, "rb") as file:
+            assert hashlib.sha256(file.read()).hexdigest() == sha256
+    assert "val_size" not in plan.native
+    assert plan.native["eval_dataset"] == "validation"
+
+
+def test_settings_keep_their_origin_in_plan_json(place):
+    place.prepare()
+    settings = json.loads((place.run / "plan.json").read_text())["settings"]
+    assert settings["train_input_dataset_path"] == {"value": str(place.data), "origin": "--dataset"}
+    assert settings["split_seed"] == {"value": 42, "origin": "default"}
+
+
+def test_set_beats_rules_and_template_and_is_explained(place):
+    answer = place.prepare(["learning_rate=2e-4"], train_input_task_description="a chat bot")
+    assert answer.data["summary"]["learning_rate"] == 2e-4
+    assert "learning_rate: 0.0001 -> 0.0002 (--set)" in (place.run / "config_explanation.txt").read_text()
+    tuned = place.prepare(train_input_task_description="a chat bot")
+    assert tuned.data["summary"]["learning_rate"] == 5e-5
+    assert place.prepare(train_input_task_description="a chat bot", config_mode="template").data["summary"]["learning_rate"] == 1e-4
+
+
+def test_problems_of_data_template_and_model_come_back_at_once(place):
+    place.write_rows([{"instruction": "a", "output": None}, {"instruction": "b", "output": 7}])
+    place.template.write_text("finetuning_type: full\ntemplate: qwen\nlearning_rte: 1.0e-4\nbf16: 'false'\n")
+    with pytest.raises(DataError) as caught:
+        place.prepare(train_input_model_name=str(place.root / "nowhere"))
+    problems = {(problem.where, problem.code, problem.line) for problem in caught.value.problems}
+    assert {("template", "UNKNOWN_KEY", 3), ("template", "WRONG_TYPE", 4), ("model", "MODEL_NOT_FOUND", None)} <= problems
+    assert {1, 2} <= {line for where, _, line in problems if where == "train"}
+    assert caught.value.details["counts"]["train"]["rejected"] == 2
+    assert os.path.exists(caught.value.details["report_path"])
+    assert not (place.run / "training_config.yaml").exists()
+
+
+def test_a_failed_prepare_may_be_repeated_under_its_version(place):
+    place.write_rows([{"instruction": "a", "output": None}])
+    with pytest.raises(DataError):
+        place.prepare()
+    place.write_rows([{"instruction": f"q{n}", "output": "a"} for n in range(8)])
+    assert place.prepare().ok
+
+
+def test_missing_settings_are_named_together(place):
+    with pytest.raises(SettingsError) as caught:
+        place.prepare(train_input_dataset_path=None, train_input_model_name="/path/to/model")
+    assert [problem.field for problem in caught.value.problems] == ["train_input_dataset_path", "train_input_model_name"]
+
+
+@pytest.mark.parametrize("bad", ["../x", "a/b", ".hidden", "a b", "x" * 65, "-x", "é"])
+@pytest.mark.parametrize("name", ["task_id", "trainer_version_id"])
+def test_ids_that_could_leave_the_folder_are_refused(place, name, bad):
+    with pytest.raises(SettingsError, match="is not an id"):
+        place.prepare(**{name: bad})
+    assert not (place.root / "outputs").exists()
+
+
+def test_a_mixed_pair_is_refused(place):
+    with pytest.raises(SettingsError, match="grpo"):
+        place.prepare(train_framework="llamafactory", train_stage="grpo")
+
+
+@pytest.mark.parametrize("file", ["approval.json", "run_state.json", "worker_result.json", "launch/started"])
+def test_a_version_that_is_more_than_prepared_is_never_touched(place, file):
+    place.prepare()
+    before = (place.run / "training_config.yaml").read_bytes()
+    (place.run / file).parent.mkdir(exist_ok=True)
+    (place.run / file).write_text("{}")
+    with pytest.raises(Busy) as caught:
+        place.prepare(["learning_rate=5e-5"])
+    assert caught.value.exit_code == 7
+    assert (place.run / "training_config.yaml").read_bytes() == before
+
+
+def test_a_version_that_somebody_works_on_is_busy(place):
+    place.prepare()
+    lock = locks.try_exclusive(str(place.run / "run.lock"))
+    try:
+        with pytest.raises(Busy):
+            place.prepare()
+    finally:
+        os.close(lock)
+    assert place.prepare().ok
+
+
+def test_an_output_folder_that_cannot_be_made(place):
+    (place.root / "file").write_text("")
+    with pytest.raises(SettingsError, match="cannot be written"):
+        place.prepare(output_dir=str(place.root / "file" / "below"))
+
+
+def test_no_environment_is_a_clear_exit_69(place):
+    for name in (None, str(place.root / "no-env")):
+        with pytest.raises(BackendMissing) as caught:
+            place.prepare(llamafactory_env_path=name)
+        assert caught.value.exit_code == 69
+        assert "trainer setup llamafactory" in caught.value.hint
+
+
+def test_a_prepared_yaml_is_no_template(place):
+    text = place.prepare().data["config_yaml"]
+    place.template.write_text(text)
+    with pytest.raises(ConfigError, match="is not a template"):
+        place.prepare(trainer_version_id="v2")
+
+
+def test_a_run_directory_of_ones_own(place):
+    answer = place.prepare(trainer_output_dir=str(place.root / "mine"), trainer_version_id="v7")
+    assert answer.data["run_dir"] == str(place.root / "mine")
+    assert answer.data["trainer_version_id"] == "v7"
+
+
+def test_small_inputs_are_copied_and_pinned(place):
+    deepspeed = place.root / "ds.json"
+    deepspeed.write_text('{"zero_optimization": {"stage": 2}}')
+    place.template.write_text(place.template.read_text() + f"deepspeed: {deepspeed}\n")
+    with pytest.raises(ConfigError) as caught:
+        place.prepare()
+    assert [problem.code for problem in caught.value.problems] == ["PACKAGE_MISSING"]
+    add_distribution(next(place.env.glob("lib/*/site-packages")), "deepspeed", "0.17.0")
+    plan = plans.read(place.prepare().data["config_yaml"].encode(), "x")
+    copy = place.run / "inputs" / "deepspeed.json"
+    assert plan.native["deepspeed"] == str(copy)
+    assert copy.read_bytes() == deepspeed.read_bytes()
+    assert copy.stat().st_mode & 0o777 == 0o444
+    assert hashlib.sha256(copy.read_bytes()).hexdigest() in [entry.sha256 for entry in plans.inputs(plan)]
+
+
+def test_a_small_input_is_found_beside_its_template_and_refused_if_it_is_nowhere(place):
+    add_distribution(next(place.env.glob("lib/*/site-packages")), "deepspeed", "0.17.0")
+    place.template.write_text(place.template.read_text() + "deepspeed: ds_local.json\n")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        place.prepare()
+    (place.root / "ds_local.json").write_text('{"zero_optimization": {"stage": 2}}')
+    assert place.prepare().ok

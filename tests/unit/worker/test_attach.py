@@ -1,0 +1,227 @@
+import hashlib
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from loopai_trainer import executors
+from loopai_trainer.errors import ApprovalError, HostUnfit, Orphaned, PlanChanged, TrainingFailed
+from loopai_trainer.files import atomic, state_file
+from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.host import locks, processes
+from loopai_trainer.worker import attach, observe
+from loopai_trainer.worker.attach import StartRequest, start_or_attach
+
+CONFIG = b"approved: bytes\n"
+SHA256 = hashlib.sha256(CONFIG).hexdigest()
+
+
+class FakeExecutor:
+    """Takes the descriptors over as a worker process does, and starts nothing."""
+
+    name = "fake"
+
+    def __init__(self):
+        self.argv = None
+        self.lock_fd = None
+        self.config = None
+
+    def start(self, argv, run_dir, log_path, inherit_fds):
+        self.argv = list(argv)
+        self.lock_fd = os.dup(inherit_fds[0])
+        self.config = os.pread(inherit_fds[1], 10_000, 0)
+        return "0///"
+
+    def leave(self):
+        os.close(self.lock_fd)
+        self.lock_fd = None
+
+
+@pytest.fixture
+def run(tmp_path):
+    os.makedirs(tmp_path / "out" / "task" / "trainer" / "v1" / "launch")
+    return RunDir(str(tmp_path / "out" / "task" / "trainer" / "v1"))
+
+
+@pytest.fixture
+def executor(monkeypatch):
+    made = FakeExecutor()
+    monkeypatch.setattr(executors, "get", lambda name: made)
+    yield made
+    if made.lock_fd is not None:
+        made.leave()
+
+
+def begin():
+    return StartRequest(CONFIG, SHA256, "task", "fake")
+
+
+def never():
+    raise AssertionError("begin must not be called")
+
+
+def test_a_start_hands_lock_and_bytes_over(run, executor):
+    attachment = start_or_attach(run, SHA256, begin)
+    assert (attachment.kind, attachment.worker_pid) == ("started", None)
+    assert executor.config == CONFIG
+    assert executor.argv[1:5] == ["-P", "-m", "loopai_trainer.worker.entry", run.path]
+    assert executor.argv[7:] == [SHA256, "fake"]
+    assert locks.held(run.run_lock)
+    state = state_file.read(run).state
+    assert (state["status"], state["attempt"], state["config_sha256"]) == ("queued", 1, SHA256)
+    assert start_or_attach(run, SHA256, never).kind == "attached"
+    executor.leave()
+    assert not locks.held(run.run_lock)
+
+
+def test_a_refusal_frees_the_lock_and_leaves_nothing(run, executor):
+    def refuse():
+        assert locks.held(run.run_lock)
+        raise ApprovalError("no")
+
+    with pytest.raises(ApprovalError):
+        start_or_attach(run, SHA256, refuse)
+    assert not locks.held(run.run_lock)
+    assert not os.path.exists(run.run_state)
+    assert executor.argv is None
+
+
+def test_a_worker_that_died_before_exec_is_followed(run, executor):
+    start_or_attach(run, SHA256, begin)
+    executor.leave()
+    assert start_or_attach(run, SHA256, begin).kind == "started"
+    assert state_file.read(run).state["attempt"] == 2
+
+
+def test_a_stored_end_is_the_answer(run, executor):
+    state_file.write(run, {"status": "completed", "version_id": "v1", "config_sha256": SHA256})
+    attachment = start_or_attach(run, SHA256, never)
+    assert attachment.kind == "finished"
+    assert attachment.observation.state["status"] == "completed"
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
+def test_another_hash_is_refused_and_both_are_shown(run, executor, status):
+    Path(run.launch_started).write_text("{}")
+    state_file.write(run, {"status": status, "version_id": "v1", "config_sha256": "1" * 64})
+    with pytest.raises(PlanChanged) as refused:
+        start_or_attach(run, SHA256, never)
+    assert f"  expected: {'1' * 64}\n  got:      {SHA256}" in refused.value.message
+
+
+def test_another_hash_is_refused_while_it_runs(run, executor):
+    start_or_attach(run, SHA256, begin)
+    with pytest.raises(PlanChanged):
+        start_or_attach(run, "2" * 64, never)
+
+
+def test_locks_that_do_not_hold_are_refused(run, executor, monkeypatch):
+    monkeypatch.setattr(locks, "held", lambda path: False)
+    with pytest.raises(HostUnfit) as refused:
+        start_or_attach(run, SHA256, never)
+    assert refused.value.code == "LOCKS_UNRELIABLE"
+
+
+def test_training_without_a_worker_is_refused_and_named(run, executor):
+    Path(run.launch_started).write_text(json.dumps({"keeper": processes.own_identity(), "training": None}))
+    fd = locks.try_exclusive(run.training_lock)
+    with pytest.raises(Orphaned) as refused:
+        start_or_attach(run, SHA256, never)
+    os.close(fd)
+    (shown,) = refused.value.details["processes"]
+    assert shown["pid"] == os.getpid()
+    assert shown["command"].startswith(sys.executable.rpartition("/")[0])
+    assert not locks.held(run.run_lock)
+
+
+def test_an_orphan_that_nobody_can_see_is_refused_too(run, executor):
+    Path(run.launch_started).write_text("{}")
+    fd = locks.try_exclusive(run.training_lock)
+    with pytest.raises(Orphaned) as refused:
+        start_or_attach(run, SHA256, never)
+    os.close(fd)
+    assert refused.value.details["processes"] == []
+
+
+def test_a_keeper_that_is_starting_is_waited_for(run, executor):
+    fd = locks.try_exclusive(run.training_lock)
+    timer = threading.Timer(0.2, os.close, (fd,))
+    timer.start()
+    assert start_or_attach(run, SHA256, begin).kind == "started"
+    timer.join()
+
+
+def test_a_keeper_that_hangs_is_an_orphan(run, executor, monkeypatch):
+    monkeypatch.setattr(attach, "_RETRY_S", 0.05)
+    fd = locks.try_exclusive(run.training_lock)
+    with pytest.raises(Orphaned):
+        start_or_attach(run, SHA256, never)
+    os.close(fd)
+
+
+class TestTakingUp:
+    """Training has ended, its worker is dead: the next call starts a worker that finishes."""
+
+    @pytest.fixture(autouse=True)
+    def ended(self, run):
+        Path(run.launch_started).write_text("{}")
+        Path(run.launch_exit).write_text('{"returncode": 0}')
+        os.makedirs(os.path.dirname(run.approved_config))
+        Path(run.approved_config).write_bytes(CONFIG)
+        state_file.write(run, {"status": "running", "version_id": "v1", "config_sha256": SHA256, "attempt": 1})
+
+    def test_no_approval_is_needed(self, run, executor):
+        assert start_or_attach(run, SHA256, never).kind == "started"
+        assert executor.argv[-1] == "--finish"
+        assert executor.config == CONFIG
+        assert state_file.read(run).state["attempt"] == 1
+
+    def test_other_bytes_are_refused(self, run, executor):
+        Path(run.approved_config).write_bytes(b"other: bytes\n")
+        with pytest.raises(PlanChanged):
+            start_or_attach(run, SHA256, never)
+        assert executor.argv is None
+
+    def test_bytes_that_are_gone_are_told(self, run, executor):
+        os.unlink(run.approved_config)
+        with pytest.raises(TrainingFailed) as refused:
+            start_or_attach(run, SHA256, never)
+        assert refused.value.code == "WORKER_LOST"
+
+    def test_a_torn_state_does_not_lose_the_result(self, run, executor):
+        Path(run.run_state).write_text("{")
+        assert start_or_attach(run, SHA256, never).kind == "started"
+        assert executor.argv[-1] == "--finish"
+
+
+def test_a_torn_state_is_kept_aside_before_a_start(run, executor):
+    Path(run.run_state).write_text("{")
+    start_or_attach(run, SHA256, begin)
+    assert Path(run.run_state + ".damaged-1").read_text() == "{"
+
+
+@pytest.mark.parametrize(("status", "kept"), [(None, False), ("failed", False), ("queued", True), ("running", True)])
+def test_a_request_to_cancel_that_an_ended_attempt_left_is_dropped(run, executor, status, kept):
+    if status:
+        state_file.write(run, {"status": status, "version_id": "v1"})
+    atomic.write_json(run.cancel_request, {})
+    start_or_attach(run, SHA256, begin)
+    assert os.path.exists(run.cancel_request) is kept
+
+
+def test_the_version_is_seen_as_approved_before_it_starts(run):
+    assert observe.observe(run).verdict.status == "prepared"
+    atomic.write_json(run.approval, {})
+    assert observe.observe(run).verdict.status == "approved"
+
+
+def test_a_state_of_another_boot_is_a_lost_worker(run):
+    worker = {"pid": 4190001, "start_time": 1764400000.0, "boot_id": "00000000-0000-4000-8000-000000000001"}
+    old = {"version_id": "v1", "status": "running", "worker": worker, "child": {"pid": 4190002}}
+    Path(run.run_state).write_text(json.dumps(old))
+    seen = observe.observe(run)
+    assert (seen.verdict.status, seen.verdict.code) == ("failed", "WORKER_LOST")
+    assert "restarted" in seen.verdict.message

@@ -1,0 +1,108 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from loopai_trainer.errors import Busy, TrainingFailed
+from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.host import locks
+from loopai_trainer.records import Command, Launch
+from loopai_trainer.worker import launching
+
+MAIN = Command(("/bin/true", "a b"), "/tmp", {"TOKEN": "secret", "LANG": "C"})
+
+
+@pytest.fixture
+def run(tmp_path):
+    path = tmp_path / "v1"
+    path.mkdir()
+    return RunDir(str(path))
+
+
+def test_a_long_tmp_goes_outside_and_is_private(tmp_path, monkeypatch):
+    run = RunDir(str(tmp_path / ("x" * 60) / "v1"))
+    monkeypatch.setenv("TMPDIR", "/tmp")
+    path = launching.make_folders(run)
+    try:
+        assert path.startswith("/tmp/loopai-")
+        assert os.stat(path).st_mode & 0o777 == 0o700
+        assert launching.own_tmp(path)
+        assert launching.make_folders(run, path) == path
+    finally:
+        os.rmdir(path)
+
+
+@pytest.mark.parametrize("tmpdir", ["/tmp/" + "y" * 80, "/does/not/exist"])
+def test_a_tmpdir_that_is_no_use_is_not_used(tmp_path, monkeypatch, tmpdir):
+    monkeypatch.setenv("TMPDIR", tmpdir)
+    path = launching.make_folders(RunDir(str(tmp_path / ("x" * 60) / "v1")))
+    os.rmdir(path)
+    assert os.path.dirname(path) == "/tmp"
+
+
+def test_a_short_tmp_stays_inside():
+    import shutil
+    import tempfile
+
+    base = tempfile.mkdtemp(dir="/tmp", prefix="t")
+    try:
+        run = RunDir(os.path.join(base, "v"))
+        assert launching.make_folders(run) == run.tmp
+        assert os.stat(run.tmp).st_mode & 0o777 == 0o700
+    finally:
+        shutil.rmtree(base)
+
+
+def test_only_folders_of_our_making_are_ours(tmp_path):
+    folder = tmp_path / "loopai-1"
+    link = tmp_path / "loopai-2"
+    link.symlink_to(tmp_path)
+    (tmp_path / "loopai-3").touch()
+    folder.mkdir()
+    assert launching.own_tmp(str(folder))
+    for path in (link, tmp_path / "loopai-3", tmp_path / "loopai-4", tmp_path, ""):
+        assert not launching.own_tmp(str(path))
+
+
+def test_training_lock_is_taken_once(run):
+    fd = launching.take_training_lock(run)
+    with pytest.raises(Busy) as refused:
+        launching.take_training_lock(run)
+    assert refused.value.code == "LOCKED"
+    os.close(fd)
+
+
+def test_a_version_that_was_started_is_never_started_again(run):
+    os.mkdir(run.launch)
+    Path(run.launch_started).touch()
+    with pytest.raises(Busy) as refused:
+        launching.take_training_lock(run)
+    assert refused.value.code == "VERSION_IN_USE"
+    assert not locks.held(run.training_lock)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/b", "", ".", ".."])
+def test_a_launch_file_stays_in_its_folder(run, name):
+    os.mkdir(run.launch)
+    with pytest.raises(ValueError, match="plain name"):
+        launching.write_launch_files(run, Launch(MAIN, {name: "text"}))
+
+
+def test_launch_files_are_written(run):
+    os.mkdir(run.launch)
+    launching.write_launch_files(run, Launch(MAIN, {"a.yaml": "text"}))
+    assert Path(run.launch, "a.yaml").read_text() == "text"
+
+
+def test_the_request_is_noted_without_tokens(run):
+    os.mkdir(run.launch)
+    launching.note_request(run, MAIN, ["TOKEN"])
+    noted = json.loads(Path(run.launch_request).read_text())
+    assert noted == {"argv": ["/bin/true", "a b"], "cwd": "/tmp", "env": {"LANG": "C", "TOKEN": "(passed)"}}
+
+
+def test_helpers_are_refused_until_something_starts_them():
+    with pytest.raises(TrainingFailed):
+        launching.only_main(Launch(MAIN, helpers=(MAIN,)))
+    assert launching.only_main(Launch(MAIN)) is MAIN
