@@ -27,7 +27,6 @@ app = typer.Typer(
     name="trainer",
     help="Prepare a training plan, approve its hash, run exactly that.",
     epilog=EPILOG,
-    no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -65,7 +64,7 @@ def run(argv: Sequence[str]) -> int:
     output = Output(json="--json" in argv)
     command = next((word for word in argv if not word.startswith("-")), "trainer")
     try:
-        code = app(list(argv), standalone_mode=False)
+        code = app(list(argv) or ["--help"], prog_name="trainer", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except _CLICK_ERROR as error:
         return _usage(command, error, output)

@@ -50,13 +50,17 @@ class DataArguments:
 FINETUNING_ARGS = """
 @dataclass
 class FinetuningArguments:
-    stage: Literal["pt", "sft", "dpo"] = field(default="sft")
-    finetuning_type: Literal["lora", "oft", "freeze", "full"] = field(default="lora")
     lora_rank: int = field(default=8)
     lora_alpha: int | None = field(default=None)
     lora_dropout: float = field(default=0.0)
     lora_target: str = field(default="all")
     additional_target: str | None = field(default=None)
+
+
+@dataclass
+class FinetuningArguments(LoraArguments):
+    stage: Literal["pt", "sft", "dpo"] = field(default="sft")
+    finetuning_type: Literal["lora", "oft", "freeze", "full"] = field(default="lora")
     pure_bf16: bool = field(default=False)
     plot_loss: bool = field(default=False)
 

@@ -47,8 +47,10 @@ def _read(package_dir: str, site_packages: tuple[str, ...]) -> Mapping[str, Argu
     for root in ROOT_CLASSES:
         if root not in own or "Seq2SeqTrainingArguments" not in theirs:
             raise _broken(package_dir, f"the classes behind {root} are not where they used to be")
-        for definition in _ancestry(own[root], own, theirs):
-            found.update(_arguments(definition, enumerations))
+        definitions = list(_ancestry(own[root], own, theirs))
+        split = {name for definition in definitions for name in _split_names(definition)}
+        for definition in definitions:
+            found.update(_arguments(definition, enumerations, split))
     return found
 
 
@@ -102,8 +104,9 @@ def _ancestry(
     yield node
 
 
-def _arguments(definition: ast.ClassDef, enumerations: Mapping[str, tuple[object, ...]]) -> dict[str, Argument]:
-    split = _split_names(definition)
+def _arguments(
+    definition: ast.ClassDef, enumerations: Mapping[str, tuple[object, ...]], split: set[str]
+) -> dict[str, Argument]:
     found = {}
     for node in definition.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

@@ -143,7 +143,9 @@ def test_a_checkout_that_is_installed_editable_is_found(env, tmp_path):
     source.mkdir(parents=True)
     (source / "__init__.py").write_text("")
     url = (tmp_path / "my checkout").as_uri()
-    (site / "llamafactory-0.9.5.dist-info" / "direct_url.json").write_text(json.dumps({"url": url, "dir_info": {"editable": True}}))
+    (site / "llamafactory-0.9.5.dist-info" / "direct_url.json").write_text(
+        json.dumps({"url": url, "dir_info": {"editable": True}})
+    )
     assert versions(env).package_dir == str(source)
 
 

@@ -24,7 +24,9 @@ def make_wheel(folder, name="tinybackend", version="1.0"):
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr(f"{name}/__init__.py", "VALUE = 7\n")
         wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         wheel.writestr(f"{info}/RECORD", "")
     return path
 
@@ -79,7 +81,11 @@ def test_other_pins_or_another_python_are_another_environment(built, monkeypatch
 
 
 def test_a_smoke_test_that_fails_leaves_no_mark_and_tells_the_log(built):
-    spec = with_spec(built, smoke="import tinybackend\nraise SystemExit('torchvision::nms does not exist')")
+    spec = with_spec(
+        built,
+        constraints="# broken\ntinybackend==1.0\n",
+        smoke="import tinybackend\nraise SystemExit('torchvision::nms does not exist')",
+    )
     with pytest.raises(BackendMissing) as caught:
         make_environment(spec, built[1], Talk(lambda _: None))
     error = caught.value
@@ -96,7 +102,7 @@ def test_a_requirement_that_cannot_be_had_shows_pips_own_words(built):
 
 
 def test_a_half_made_one_is_removed_and_built_anew(built, tmp_path):
-    spec, environ, root, _ = built
+    spec, environ, _, _ = built
     environ = {**environ, environments.DATA_DIR_VARIABLE: str(tmp_path)}
     half = environment_root(spec, environ)
     os.makedirs(os.path.join(half, "lib"))

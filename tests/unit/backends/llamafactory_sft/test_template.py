@@ -21,7 +21,7 @@ def judge(versions, text):
 
 
 def judge_values(versions, **values):
-    return template_problems({**GOOD, **values}, {key: 7 for key in values}, versions)
+    return template_problems({**GOOD, **values}, dict.fromkeys(values, 7), versions)
 
 
 def test_a_good_template_has_no_problems(versions):

@@ -1,0 +1,79 @@
+"""stdout is exactly one JSON document with --json, whatever goes wrong; and people get no traceback for their mistakes."""
+
+import json
+
+import pytest
+
+from loopai_trainer.cli import app
+from loopai_trainer.operations import guide
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["nonsense", "--json"], 2),
+        (["prepare", "--bogus", "--json"], 2),
+        (["prepare", "--split-seed", "x", "--json"], 2),
+        (["run-prepared", "--json"], 2),
+        (["wait", "v1", "--timeout", "-1", "--json"], 2),
+        (["status", "no-such-run", "--json"], 2),
+        (["inspect", "/no/such/file", "--json"], 2),
+        (["run-prepared", "/no/such/file", "--sha256", "0", "--json"], 2),
+        (["analyze", "/no/such/folder", "--json"], 2),
+        (["setup", "nothing", "--json"], 2),
+        (["prepare", "--json", "--task-id", "x", "--option", "nope=1"], 3),
+        (["prepare", "--json", "--framework", "nope"], 3),
+        (["prepare", "--json"], 3),
+    ],
+)
+def test_usage_and_validation_errors_are_one_json_document(words, code, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert app.run(words) == code
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert document["ok"] is False
+    assert document["error"]["hint"]
+    assert "Traceback" not in err
+
+
+def test_the_same_for_people_stands_on_stderr(capsys):
+    assert app.run(["nonsense"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "hint:" in err
+
+
+def test_what_was_not_foreseen_is_exit_1_with_its_traceback_on_stderr(capsys, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("surprise")
+
+    monkeypatch.setattr(guide, "guide", broken)
+    assert app.run(["guide", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["error"]["code"] == "UNHANDLED_EXCEPTION"
+    assert "surprise" in err
+
+
+def test_print_gives_one_value_and_a_refusal_no_value(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert app.run(["prepare", "--print", "config_path"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "missing" in err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["prepare", "--help"], ["run-prepared", "-h"], []])
+def test_help(words, capsys):
+    app.run(words)
+    assert "Usage: trainer" in capsys.readouterr().out
+
+
+def test_templates_and_an_empty_list(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOOPAI_TRAINER_STATE_DIR", str(tmp_path))
+    assert app.run(["templates"]) == 0
+    assert "cpu_smoke_full" in capsys.readouterr().out
+    assert app.run(["list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["data"] == {"count": 0, "runs": []}
+    assert app.run(["list"]) == 0
+    assert "no runs yet" in capsys.readouterr().out

@@ -1,0 +1,76 @@
+"""The front-end ahead of typer takes exact forms alone, and answers as the typer path does."""
+
+import json
+
+import pytest
+from fakes.runs import PreparedRun
+
+from loopai_trainer.cli import app, fast
+
+
+def both(words, capsys):
+    """(exit code, stdout) of the fast path and of typer's."""
+    results = []
+    for run in (fast.main, app.run):
+        code = run(list(words))
+        results.append((code, capsys.readouterr().out))
+    return results
+
+
+@pytest.fixture
+def prepared(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOOPAI_TRAINER_STATE_DIR", str(tmp_path / "state"))
+    return PreparedRun(tmp_path)
+
+
+def test_version(capsys):
+    (fast_code, fast_out), (code, out) = both(["--version"], capsys)
+    assert (fast_code, fast_out) == (code, out)
+
+
+@pytest.mark.parametrize("target", ["path", "nope", "../x"])
+@pytest.mark.parametrize("more", [(), ("--output-dir", "OUT"), ("--output-dir=OUT", "--task-id", "task")])
+def test_status_json(prepared, capsys, target, more):
+    target = prepared.run.path if target == "path" else target
+    more = [word.replace("OUT", str(prepared.root / "outputs")) for word in more]
+    assert fast.parse([target, *more, "--json"], values=("--output-dir", "--task-id"), switches=("--json",))
+    first, second = both(["status", target, *more, "--json"], capsys)
+    assert first == second
+    assert json.loads(first[1])["command"] == "status"
+
+
+@pytest.mark.parametrize("json_flag", [(), ("--json",)])
+@pytest.mark.parametrize("sha256", ["0" * 64, "abc"])
+def test_run_prepared_refuses_alike(prepared, capsys, sha256, json_flag):
+    words = ["run-prepared", prepared.run.config, "--sha256", sha256, *json_flag]
+    first, second = both(words, capsys)
+    assert first == second
+    assert first[0] == 5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run-prepared"],
+        ["run-prepared", "config"],
+        ["run-prepared", "config", "--sha256"],
+        ["run-prepared", "config", "--sha256", "--json"],
+        ["run-prepared", "config", "--sha256", "a", "--bogus"],
+        ["run-prepared", "config", "--sha256", "a", "--wait-timeout", "soon"],
+        ["run-prepared", "config", "--sha256", "a", "--wait-timeout", "nan"],
+        ["run-prepared", "config", "other", "--sha256", "a"],
+        ["run-prepared", "config", "--sha256", "a", "--sha256", "b"],
+        ["run-prepared", "--help"],
+        ["status", "v1"],
+        ["status", "--json"],
+        ["status", "v1", "--json", "--help"],
+        ["list", "--json"],
+        [],
+        ["--version", "--json"],
+    ],
+)
+def test_everything_else_is_left_to_typer(words, monkeypatch):
+    seen = []
+    monkeypatch.setattr(app, "run", lambda argv: seen.append(argv) or 7)
+    assert fast.main(words) == 7
+    assert seen == [words]

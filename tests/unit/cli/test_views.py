@@ -1,0 +1,89 @@
+"""What people see is complete at 80 columns, has no colour where none is wanted, and never breaks on odd text."""
+
+import pytest
+
+from loopai_trainer.cli import views
+from loopai_trainer.cli.output import Output
+from loopai_trainer.cli.progress import RunProgress, duration_text, state_line
+from loopai_trainer.errors import DataError
+from loopai_trainer.operations.answer import Answer, failure
+from loopai_trainer.records import Problem
+
+YAML = "loopai:\n  path: /a/very/long/path" + "/and" * 60 + "\nlearning_rate: 1.0e-05\nnote: '[red]not markup[/]'\n"
+DATA = {
+    "config_path": "/run/training_config.yaml",
+    "config_yaml": YAML,
+    "config_sha256": "a" * 64,
+    "warnings": [
+        {"severity": "warning", "code": "TRUST", "where": "config", "path": None, "line": None, "row": None, "field": "x",
+         "message": "[bold]danger", "hint": "look", "origin": None}
+    ],
+    "summary": {"model": "/m" * 60, "lora": None, "flags": [True, 0.5], "map": {"a": 1}},
+    "counts": {"train": {"input": 10, "usable": 8, "rejected": 2}, "validation": None},
+    "next_command": "trainer run-prepared /run/training_config.yaml --sha256 " + "a" * 64,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_the_approval_view_shows_every_line_of_the_yaml_flags_first(capsys):
+    views.show(Answer("prepare", DATA, message="prepared"), Output())
+    text = capsys.readouterr().out
+    assert YAML in text
+    assert text.index("danger") < text.index("loopai:") < text.index("a" * 64)
+    assert "\x1b" not in text
+    assert "8 rows used of 10, 2 left out" in text
+    assert DATA["next_command"] in text
+    assert "[bold]danger" in text
+
+
+def test_a_refusal_names_place_reason_and_hint(capsys):
+    problems = [Problem("error", "EMPTY", "train", f"m{n} [x]", "h", path="/d.jsonl", line=n, field="output") for n in range(1, 31)]
+    problems.append(Problem("error", "EMPTY", "train", "m", path="/d.parquet", row=0))
+    views.show(failure("prepare", DataError("bad [/rows]", hint="do this", problems=problems)), Output())
+    text = capsys.readouterr().err
+    assert "bad [/rows]" in text
+    assert "/d.jsonl:3 [output]: m3 [x]" in text
+    assert "and 11 more findings" in text
+    assert "hint: do this" in text
+
+
+def test_any_data_has_a_view(capsys):
+    views.show(Answer("setup", {"backend": "x", "versions": {"a": "1"}}, message="ready"), Output())
+    assert "ready" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        ({"status": "queued"}, "queued"),
+        ({"phase": "loading_data"}, "loading data"),
+        (
+            {"phase": "training", "current_step": 3, "total_steps": 12, "loss": 5.1234567, "learning_rate": 1e-5, "eta_s": 75},
+            "training, step 3/12, loss 5.123, lr 1e-05, about 1 min left",
+        ),
+        ({"phase": "training", "current_step": 3, "total_steps": None}, "training, step 3/?"),
+    ],
+)
+def test_the_progress_line(state, line):
+    assert state_line(state) == line
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(3, "3 s"), (59.6, "1 min"), (7800, "2 h 10 min"), (-5, "0 s")])
+def test_durations(seconds, text):
+    assert duration_text(seconds) == text
+
+
+def test_elsewhere_than_on_a_terminal_a_line_a_phase(capsys):
+    progress = RunProgress(Output())
+    for step in range(5):
+        progress.update({"phase": "training", "current_step": step})
+    progress.update({"phase": "finalizing"})
+    progress.close()
+    assert capsys.readouterr().err.splitlines() == ["training, step 0/?", "finalizing"]
+    quiet = RunProgress(Output(quiet=True))
+    quiet.update({"phase": "training"})
+    assert capsys.readouterr().err == ""

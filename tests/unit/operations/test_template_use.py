@@ -1,0 +1,53 @@
+import pytest
+
+from loopai_trainer.errors import ConfigError, NotFound, UsageError
+from loopai_trainer.operations.template_use import parse_override, use
+from loopai_trainer.records import Settings
+
+
+def settings(template, description="x", mode="rules"):
+    values = {
+        "train_input_config_template_path": str(template),
+        "train_stage": "sft",
+        "train_input_task_description": description,
+        "config_mode": mode,
+    }
+    return Settings(values, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1", ("a", 1)), ("a=1e-5", ("a", 1e-5)), ("a='1'", ("a", "1")), ("a=true", ("a", True)), ("a=", ("a", None)),
+        ("a=q_proj,v_proj", ("a", "q_proj,v_proj")), ("a.b=[1, 2]", ("a.b", [1, 2])), ("a=x=y", ("a", "x=y")),
+    ],
+)  # fmt: skip
+def test_overrides_are_read_as_yaml(text, expected):
+    assert parse_override(text) == expected
+
+
+@pytest.mark.parametrize("text", ["a", "=1", "a=[1", "a=${x}", "loopai.format=2", "result=1", "a=b: c: d"])
+def test_overrides_that_cannot_be_meant_are_refused(text):
+    with pytest.raises(UsageError):
+        parse_override(text)
+
+
+def test_dotted_overrides_reach_into_mappings(tmp_path):
+    template = tmp_path / "t.yaml"
+    template.write_text("a:\n  b: 1\n  c: 2\nd: 3\n")
+    found = use(settings(template), ["a.b=5", "x.y=6"])
+    assert found.values == {"a": {"b": 5, "c": 2}, "d": 3, "x": {"y": 6}}
+    assert [(change.key, change.before, change.after) for change in found.changes] == [("a.b", 1, 5), ("x.y", None, 6)]
+
+
+def test_a_bundled_template_by_name_and_unknown_ones():
+    assert use(settings("cpu_smoke_full"), []).values["use_cpu"] is True
+    with pytest.raises(NotFound, match="cpu_smoke_full"):
+        use(settings("no_such"), [])
+
+
+def test_a_template_that_is_no_text(tmp_path):
+    template = tmp_path / "t.yaml"
+    template.write_bytes(b"a: \xff")
+    with pytest.raises(ConfigError, match="UTF-8 at byte 3"):
+        use(settings(template), [])
