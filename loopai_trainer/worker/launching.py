@@ -45,23 +45,25 @@ def paths_of(run: RunDir, tmp: str) -> LaunchPaths:
     )
 
 
-def make_folders(run: RunDir, former_tmp: str = "") -> str:
-    """Make what training and worker write into; returns TMPDIR, outside the run if its own would be too long.
-
-    `former_tmp`: what a worker that died before training's start had made; it is used again.
-    """
+def make_folders(run: RunDir) -> str:
+    """Make what training and worker write into; returns TMPDIR, outside the run if its own would be too long."""
     for path in (run.launch, run.cache, run.metrics):
         atomic.make_private_dir(path)
     if len(os.fsencode(run.tmp)) <= _SOCKET_PATH_LIMIT:
         atomic.make_private_dir(run.tmp)
         return run.tmp
-    if own_tmp(former_tmp):
-        return former_tmp
     base = os.environ.get("TMPDIR") or "/tmp"
     if len(os.fsencode(base)) > _SOCKET_PATH_LIMIT - 20 or not os.path.isdir(base):
         base = "/tmp"
-    path = os.path.join(os.path.abspath(base), f"{_TMP_PREFIX}{os.urandom(5).hex()}")
-    os.mkdir(path, 0o700)
+    # Named after the run: what a worker that died before it noted the name has made is found again.
+    path = os.path.join(os.path.abspath(base), _TMP_PREFIX + processes.run_key(run.path))
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not own_tmp(path):  # somebody else sits on that name
+            path += "-" + os.urandom(5).hex()
+            os.mkdir(path, 0o700)
+    os.chmod(path, 0o700)
     return path
 
 

@@ -113,7 +113,7 @@ def _launch(job: Job) -> int:
 def _prepared_launch(job: Job) -> tuple[Command, str]:
     """Folders, launch files and the record of the start; returns what is to be exec'd, and its mark."""
     run, record = job.run, job.record
-    tmp = launching.make_folders(run, str(record.state.get("tmp_dir") or ""))
+    tmp = launching.make_folders(run)
     mark = processes.mark(run.version_id, int(record.state["attempt"]), run.path)
     record.move("running", "starting", "training is being started", tmp_dir=tmp, mark=mark)
     launch = job.backend.launch(job.approved, launching.paths_of(run, tmp), os.environ)

@@ -49,7 +49,7 @@ class DataArguments:
 """
 FINETUNING_ARGS = """
 @dataclass
-class FinetuningArguments:
+class LoraArguments:
     lora_rank: int = field(default=8)
     lora_alpha: int | None = field(default=None)
     lora_dropout: float = field(default=0.0)

@@ -43,7 +43,10 @@ def test_modes_of_what_it_writes(place):
 def test_the_plan_pins_everything_that_training_reads(place):
     plan = plans.read(place.prepare().data["config_yaml"].encode(), "x")
     pinned = {entry.path: entry.sha256 for entry in plans.inputs(plan)}
-    read = {plan.native["dataset_dir"] + "/dataset_info.json", *(str(p) for p in (place.run / "prepared_data").glob("*.parquet"))}
+    read = {
+        plan.native["dataset_dir"] + "/dataset_info.json",
+        *(str(p) for p in (place.run / "prepared_data").glob("*.parquet")),
+    }
     assert set(pinned) == read
     for path, sha256 in pinned.items():
         with open(path, "rb") as file:
@@ -65,7 +68,12 @@ def test_set_beats_rules_and_template_and_is_explained(place):
     assert "learning_rate: 0.0001 -> 0.0002 (--set)" in (place.run / "config_explanation.txt").read_text()
     tuned = place.prepare(train_input_task_description="a chat bot")
     assert tuned.data["summary"]["learning_rate"] == 5e-5
-    assert place.prepare(train_input_task_description="a chat bot", config_mode="template").data["summary"]["learning_rate"] == 1e-4
+    assert (
+        place.prepare(train_input_task_description="a chat bot", config_mode="template").data["summary"][
+            "learning_rate"
+        ]
+        == 1e-4
+    )
 
 
 def test_problems_of_data_template_and_model_come_back_at_once(place):
@@ -74,7 +82,11 @@ def test_problems_of_data_template_and_model_come_back_at_once(place):
     with pytest.raises(DataError) as caught:
         place.prepare(train_input_model_name=str(place.root / "nowhere"))
     problems = {(problem.where, problem.code, problem.line) for problem in caught.value.problems}
-    assert {("template", "UNKNOWN_KEY", 3), ("template", "WRONG_TYPE", 4), ("model", "MODEL_NOT_FOUND", None)} <= problems
+    assert {
+        ("template", "UNKNOWN_KEY", 3),
+        ("template", "WRONG_TYPE", 4),
+        ("model", "MODEL_NOT_FOUND", None),
+    } <= problems
     assert {1, 2} <= {line for where, _, line in problems if where == "train"}
     assert caught.value.details["counts"]["train"]["rejected"] == 2
     assert os.path.exists(caught.value.details["report_path"])
@@ -92,7 +104,10 @@ def test_a_failed_prepare_may_be_repeated_under_its_version(place):
 def test_missing_settings_are_named_together(place):
     with pytest.raises(SettingsError) as caught:
         place.prepare(train_input_dataset_path=None, train_input_model_name="/path/to/model")
-    assert [problem.field for problem in caught.value.problems] == ["train_input_dataset_path", "train_input_model_name"]
+    assert [problem.field for problem in caught.value.problems] == [
+        "train_input_dataset_path",
+        "train_input_model_name",
+    ]
 
 
 @pytest.mark.parametrize("bad", ["../x", "a/b", ".hidden", "a b", "x" * 65, "-x", "é"])

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 import zipfile
 from types import SimpleNamespace
 
@@ -151,6 +152,29 @@ def test_without_a_live_view_a_line_is_said_now_and_then(built, tmp_path, monkey
     setups._step("working", slow, log, os.environ, Talk(said.append))
     setups._step("working", slow, log, os.environ, Talk(lambda _: None, live.append))
     assert "working: Collecting x" in said and "Collecting x" in live
+
+
+def test_an_interrupted_step_takes_its_process_along(built, tmp_path, monkeypatch):
+    def interrupt(line):
+        raise KeyboardInterrupt
+
+    log = tmp_path / "log"
+    forever = (sys.executable, "-c", "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)")
+    monkeypatch.setattr(setups, "POLL_S", 0.01)
+    monkeypatch.setattr(setups, "_newest_line", _once_it_has_started)
+    with pytest.raises(KeyboardInterrupt):
+        setups._step("working", forever, str(log), os.environ, Talk(lambda _: None, interrupt))
+    pid = int(log.read_text().splitlines()[-1])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def _once_it_has_started(log, limit_s=30.0):
+    end = time.monotonic() + limit_s
+    while not setups._tail(log)[-1].isdigit():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return ""
 
 
 def test_packages_of_the_caller_do_not_leak_in():

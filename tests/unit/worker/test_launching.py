@@ -28,9 +28,20 @@ def test_a_long_tmp_goes_outside_and_is_private(tmp_path, monkeypatch):
         assert path.startswith("/tmp/loopai-")
         assert os.stat(path).st_mode & 0o777 == 0o700
         assert launching.own_tmp(path)
-        assert launching.make_folders(run, path) == path
+        assert launching.make_folders(run) == path  # a worker that follows a dead one uses it again
     finally:
         os.rmdir(path)
+
+
+def test_a_name_that_somebody_else_has_taken_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", "/tmp")
+    run = RunDir(str(tmp_path / ("x" * 60) / "v1"))
+    taken = launching.make_folders(run)
+    monkeypatch.setattr(launching, "own_tmp", lambda path: False)
+    other = launching.make_folders(run)
+    os.rmdir(taken)
+    os.rmdir(other)
+    assert other.startswith(taken + "-")
 
 
 @pytest.mark.parametrize("tmpdir", ["/tmp/" + "y" * 80, "/does/not/exist"])

@@ -34,6 +34,20 @@ def test_fields_that_are_split_at_commas_are_listable(arguments):
     assert not arguments["template"].listable
 
 
+def test_a_class_without_the_expected_parents_is_still_read(tmp_path):
+    root = make_environment(tmp_path / "env")
+    source = root / "lib/python3.11/site-packages/llamafactory/hparams/generating_args.py"
+    source.write_text(
+        "@dataclass\nclass GeneratingArguments(other.Base, Unknown):\n"
+        "    plain: int\n    top_p: Union[float, str, None] = 0.7\n"
+        '    mode: Literal["fast"] = field(default_factory=make)\n    either: "bool | None" = None\n'
+    )
+    found = read_arguments(versions_of(root))
+    assert found["top_p"].kinds == {"float", "str"} and found["top_p"].optional
+    assert found["mode"].choices == ("fast",) and not found["plain"].optional
+    assert found["either"].kinds == {"bool"}
+
+
 def test_a_default_that_is_no_literal_counts_as_a_default(arguments):
     assert arguments["image_max_pixels"].default is None and arguments["image_max_pixels"].optional
 
