@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
 from loopai_trainer.errors import SettingsError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 

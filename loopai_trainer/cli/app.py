@@ -9,13 +9,13 @@ from typing import Any
 
 import typer
 
-from loopai_trainer.version import __version__
 from loopai_trainer.cli import analyze, cancel, events, guide, inspect, logs, prepare, run_prepared, setup, status, wait
 from loopai_trainer.cli import list as list_verb
 from loopai_trainer.cli import templates as templates_verb
 from loopai_trainer.cli.output import Output, show
 from loopai_trainer.errors import TrainerError, UsageError
 from loopai_trainer.operations.answer import failure
+from loopai_trainer.version import __version__
 
 EPILOG = (
     "Exit codes: 0 done, 2 usage, 3 validation failed, 4 approval missing or used, 5 hash mismatch, 6 input changed, "

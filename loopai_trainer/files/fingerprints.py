@@ -4,14 +4,15 @@ import json
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 
 from loopai_trainer.errors import ConfigError
 from loopai_trainer.files.hashing import HashCache, sha256_bytes, sha256_file
 from loopai_trainer.records import Model
 
 WEIGHT_ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+THREADS_FROM_BYTES = 32 * 1024 * 1024
+"""Less than this is hashed before threads would have been made."""
 THREADS = 4
 """hashlib lets other threads run while it hashes; more threads than this wait for the disk."""
 _IGNORED = frozenset((".git", ".cache"))
@@ -43,14 +44,20 @@ def fingerprint_model(folder: str, cache: HashCache | None = None, progress: Pro
     def line(name: str) -> str:
         return f"{name}\0{sizes[name]}\0{sha256_file(os.path.join(folder, name), cache, count)}\n"
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        lines = list(pool.map(line, sizes))
+    lines = _in_threads(line, sizes) if total >= THREADS_FROM_BYTES else [line(name) for name in sizes]
     return Model(
         path=folder,
         fingerprint=sha256_bytes("".join(lines).encode("utf-8", "surrogateescape")),
         weight_bytes=sum(size for name, size in sizes.items() if name.endswith(WEIGHT_ENDINGS)),
         config=_config(os.path.join(folder, "config.json")),
     )
+
+
+def _in_threads(line: Callable[[str], str], names: Iterable[str]) -> list[str]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(line, names))
 
 
 def _files(folder: str, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[tuple[str, int]]:

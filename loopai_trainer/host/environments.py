@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from email.parser import HeaderParser
 
 from loopai_trainer.errors import BackendMissing
 from loopai_trainer.records import Environment, EnvironmentSpec, Versions
@@ -199,21 +198,27 @@ def _distributions(site_packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 def _named_in(metadata_path: str) -> Iterator[tuple[str, str]]:
     try:
         with open(metadata_path, encoding="utf-8", errors="replace") as file:
-            headers = HeaderParser().parsestr(_header_part(file))
+            headers = _headers(file)
     except OSError:
         return
-    name, version = headers.get("Name"), headers.get("Version")
+    name, version = headers.get("name"), headers.get("version")
     if name and version:
-        yield _normalise(str(name)), str(version)
+        yield _normalise(name), version
 
 
-def _header_part(file: Iterator[str]) -> str:
-    lines = []
+def _headers(file: Iterator[str]) -> dict[str, str]:
+    """Name and version of a metadata file (core metadata: one unfolded `Name: value` a line, up to a blank line).
+
+    The email package would do it too, at the price of all else that happens before training's exec.
+    """
+    found: dict[str, str] = {}
     for line in file:
-        if not line.strip():
+        key, colon, value = line.partition(":")
+        if not line.strip() or len(found) == 2:
             break
-        lines.append(line)
-    return "".join(lines)
+        if colon and key.lower() in ("name", "version"):
+            found.setdefault(key.lower(), value.strip())
+    return found
 
 
 def _python_version(environment: Environment) -> str:

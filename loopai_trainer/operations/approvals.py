@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from loopai_trainer.errors import ApprovalError, PlanChanged
 from loopai_trainer.files import atomic
 from loopai_trainer.host import processes
 from loopai_trainer.rules import approval
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from loopai_trainer.files.run_dir import RunDir
     from loopai_trainer.records import Plan
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
 
 from loopai_trainer import backends
 from loopai_trainer.errors import HostUnfit, PlanChanged
 from loopai_trainer.operations import approvals, commands, inputs, waiting
-from loopai_trainer.operations.inspect import check_identity, read_config, run_of_config
+from loopai_trainer.operations.prepared_config import check_identity, read_config, run_of_config
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules.run_state import FINISH, START
 from loopai_trainer.worker.attach import StartRequest, start_or_attach
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
     from loopai_trainer.contract import Backend
     from loopai_trainer.files.run_dir import RunDir
     from loopai_trainer.operations.answer import Answer

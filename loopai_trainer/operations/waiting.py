@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Watcher = Callable[[dict[str, Any]], None]
 
 POLL_S = 0.2
+REAP_S = 3.0
 
 
 def until_end(
@@ -42,10 +43,19 @@ def until_end(
                 watch(data)
                 shown = data
         if seen.verdict.action not in (ATTACH, RETRY):
+            if child_pid is not None:
+                _reap_soon(child_pid)
             return seen
         if deadline is not None and time.monotonic() >= deadline:
             return None
         time.sleep(POLL_S)
+
+
+def _reap_soon(pid: int) -> None:
+    """Collect a worker that has written its last word and is about to exit: a long caller must keep no zombie."""
+    until = time.monotonic() + REAP_S
+    while not _reaped(pid) and time.monotonic() < until:
+        time.sleep(0.02)
 
 
 def _reaped(pid: int) -> bool:

@@ -63,7 +63,7 @@ def judge(plan: Plan, ending: Ending, evidence: Evidence) -> tuple[Status, Train
     problems = _problems(plan, ending, evidence)
     if ending.reason is not None:
         return "failed", _failed(*ending.reason, None, problems, evidence.changed)
-    if ending.cancelled and problems:
+    if ending.cancelled:
         message = f"the run was cancelled at step {evidence.analysis.last_step or 0}"
         return "cancelled", Cancelled(message, hint=_ADVICE["CANCELLED"])
     if problems:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
 
 from loopai_trainer.errors import ConfigError, PlanChanged
 from loopai_trainer.records import ApprovedPlan, Plan, Problem
 from loopai_trainer.rules import yaml_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
 
 FORMAT = 1
 RESERVED = ("loopai", "result")
@@ -42,13 +45,16 @@ _SHAPE: Mapping[str, type | tuple[type, ...]] = {
 }
 
 
-class PlannedInput(NamedTuple):
+class PlannedInput:
     """A file that the plan pins: `label` for people ('train', 'dataset_info.json'), `sha256` lower-case hex."""
 
-    label: str
-    path: str
-    sha256: str
-    size_bytes: int | None
+    __slots__ = ("label", "path", "sha256", "size_bytes")
+
+    def __init__(self, label: str, path: str, sha256: str, size_bytes: int | None) -> None:
+        self.label = label
+        self.path = path
+        self.sha256 = sha256
+        self.size_bytes = size_bytes
 
 
 def render(loopai: Mapping[str, Any], result: Mapping[str, Any], native: Mapping[str, Any]) -> Plan:

@@ -9,13 +9,18 @@ others).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import yaml
 
 from loopai_trainer.errors import ConfigError
-from loopai_trainer.records import Problem, Where
+from loopai_trainer.records import Problem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from loopai_trainer.records import Where
 
 MAX_NODES = 10_000
 """OmegaConf 2.4.0 refuses a document with more expanded nodes."""

@@ -5,8 +5,7 @@ Light on purpose: the worker imports this before training's exec, so each answer
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any

@@ -91,12 +91,12 @@ def visible_devices(plan: "Plan") -> str:
 
 def launch_problems(plan: "Plan") -> "list[Problem]":
     """A rendezvous port that the YAML fixes and somebody holds. Without one LLaMA-Factory finds a free port itself."""
-    from loopai_trainer.host import ports
-    from loopai_trainer.records import Problem
-
     value = (plan.loopai["launch"].get("env") or {}).get("MASTER_PORT")
     if value is None or not needs_torchrun(plan):
         return []
+    from loopai_trainer.host import ports
+    from loopai_trainer.records import Problem
+
     field = "loopai.launch.env.MASTER_PORT"
     try:
         taken = ports.is_taken(int(str(value)))

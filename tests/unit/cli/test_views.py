@@ -41,7 +41,10 @@ def test_the_approval_view_shows_every_line_of_the_yaml_flags_first(capsys):
 
 
 def test_a_refusal_names_place_reason_and_hint(capsys):
-    problems = [Problem("error", "EMPTY", "train", f"m{n} [x]", "h", path="/d.jsonl", line=n, field="output") for n in range(1, 31)]
+    problems = [
+        Problem("error", "EMPTY", "train", f"m{n} [x]", "h", path="/d.jsonl", line=n, field="output")
+        for n in range(1, 31)
+    ]
     problems.append(Problem("error", "EMPTY", "train", "m", path="/d.parquet", row=0))
     views.show(failure("prepare", DataError("bad [/rows]", hint="do this", problems=problems)), Output())
     text = capsys.readouterr().err
@@ -62,7 +65,14 @@ def test_any_data_has_a_view(capsys):
         ({"status": "queued"}, "queued"),
         ({"phase": "loading_data"}, "loading data"),
         (
-            {"phase": "training", "current_step": 3, "total_steps": 12, "loss": 5.1234567, "learning_rate": 1e-5, "eta_s": 75},
+            {
+                "phase": "training",
+                "current_step": 3,
+                "total_steps": 12,
+                "loss": 5.1234567,
+                "learning_rate": 1e-5,
+                "eta_s": 75,
+            },
             "training, step 3/12, loss 5.123, lr 1e-05, about 1 min left",
         ),
         ({"phase": "training", "current_step": 3, "total_steps": None}, "training, step 3/?"),

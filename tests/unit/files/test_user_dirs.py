@@ -7,8 +7,13 @@ from loopai_trainer.files.user_dirs import user_dir
 @pytest.mark.parametrize("kind", ["state", "cache", "data", "config"])
 @pytest.mark.parametrize("environ", [{}, {"XDG": "/somewhere"}, {"XDG": "  "}])
 def test_they_are_platformdirs_own(monkeypatch, kind, environ):
-    variable = {"state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME", "data": "XDG_DATA_HOME", "config": "XDG_CONFIG_HOME"}
-    env = {variable[kind]: value for value in environ.values()}
+    variable = {
+        "state": "XDG_STATE_HOME",
+        "cache": "XDG_CACHE_HOME",
+        "data": "XDG_DATA_HOME",
+        "config": "XDG_CONFIG_HOME",
+    }
+    env = {variable[kind]: environ["XDG"]} if environ else {}
     for name in variable.values():
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():

@@ -95,5 +95,5 @@ def test_the_guide_says_what_is_missing_and_what_was_filled(starter):
     assert "train_input_model_name" in data["missing_fields"]
     assert "train_input_dataset_path" not in data["missing_fields"]
     assert {"train_framework", "CUDA_VISIBLE_DEVICES"} & set(data["auto_filled_fields"])
-    full = {name: "x" for name in data["missing_fields"]}
+    full = dict.fromkeys(data["missing_fields"], "x")
     assert guide(Request(full, {}, config_path=starter)).data["ready"] is True

@@ -1,0 +1,46 @@
+"""Settings and the fields that they resolve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One setting: drives settings, flags, the guide and missing-field errors.
+
+    `kind` says what text from a flag or variable becomes; `choices` are the only values allowed, if there are any;
+    `aliases` are other keys that a state may use for it.
+    """
+
+    name: str
+    help: str
+    flag: str | None = None
+    env: tuple[str, ...] = ()
+    default: Any = None
+    required: bool = False
+    kind: Literal["text", "path", "bool", "int", "number"] = "text"
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Resolved settings. `origins[name]` says where each value came from ('--dataset', 'TASK_ID', 'default', ...)."""
+
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+
+    def text(self, name: str, default: str = "") -> str:
+        """The value as text; `default` if it is unset."""
+        value = self.values.get(name)
+        return default if value is None else str(value)
+
+    def origin(self, name: str) -> str:
+        """Where the value came from, for messages."""
+        return self.origins.get(name, "unset")
