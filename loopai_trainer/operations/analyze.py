@@ -106,7 +106,7 @@ def _unplanned(framework: str, remarks: tuple[str, ...]) -> _Source:
 
 def _plan(path: str) -> tuple[Plan | None, tuple[str, ...]]:
     """The approved YAML, else the prepared one; an unreadable one is said and then done without."""
-    run = RunDir(path)
+    run = targets.open_run(path)
     for file_path in (run.approved_config, *_approved_elsewhere(run), run.config):
         try:
             with open(file_path, "rb") as file:

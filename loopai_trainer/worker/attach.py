@@ -189,7 +189,7 @@ def _start_worker(run: "RunDir", lock_fd: int, request: StartRequest, *, finish:
     try:
         argv = [
             *(sys.executable, "-P", "-m", MODULE),
-            *(run.path, str(lock_fd), str(plan_fd), request.sha256, request.executor),
+            *(run.path, run.version_id, run.task.path, str(lock_fd), str(plan_fd), request.sha256, request.executor),
             *(("--finish",) if finish else ()),
         ]
         locks.name_holder(lock_fd, f"{run.version_id}: a worker started by pid {os.getpid()}")

@@ -14,7 +14,7 @@ from loopai_trainer import backends
 from loopai_trainer.errors import Busy, TrainerError
 from loopai_trainer.files import atomic, state_file
 from loopai_trainer.files.event_log import utc_text
-from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.files.run_dir import RunDir, TaskDir
 from loopai_trainer.host import locks, processes
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.worker import own
@@ -29,12 +29,12 @@ class Arguments:
     """The words of the worker's command line, as worker.attach writes them."""
 
     def __init__(self, words: list[str]) -> None:
-        self.run = RunDir(words[0])
-        self.lock_fd = int(words[1])
-        self.plan_fd = int(words[2])
-        self.sha256 = words[3]
-        self.executor = words[4]
-        self.finish = "--finish" in words[5:]
+        path, version_id, task_path, lock_fd, plan_fd, self.sha256, self.executor = words[:7]
+        task = TaskDir(os.path.dirname(task_path), os.path.basename(task_path))
+        self.run = RunDir(path, version_id, task)
+        self.lock_fd = int(lock_fd)
+        self.plan_fd = int(plan_fd)
+        self.finish = "--finish" in words[7:]
 
 
 class Asked:

@@ -1,6 +1,8 @@
 """The front-end ahead of typer takes exact forms alone, and answers as the typer path does."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from fakes.runs import PreparedRun
@@ -74,3 +76,24 @@ def test_everything_else_is_left_to_typer(words, monkeypatch):
     monkeypatch.setattr(app, "run", lambda argv: seen.append(argv) or 7)
     assert fast.main(words) == 7
     assert seen == [words]
+
+
+HEAVY = {"typer", "rich", "orjson", "pyarrow", "psutil", "pydantic", "filelock", "platformdirs", "concurrent.futures"}
+IMPORTED = "import sys; from loopai_trainer.cli.fast import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+
+
+@pytest.mark.parametrize(
+    ("words", "forbidden"),
+    [
+        (["--version"], HEAVY | {"json", "dataclasses"}),
+        (["status", "RUN", "--json"], HEAVY | {"dataclasses", "typing", "yaml", "email", "subprocess"}),
+        (["run-prepared", "CONFIG", "--sha256", "HASH", "--json"], HEAVY | {"subprocess"}),
+    ],
+)
+def test_the_fast_paths_load_nothing_heavy(prepared, words, forbidden):
+    """A regression here shows long before scripts/bench does. run-prepared is followed to its answer; the stand-in's entry point alone loads email."""
+    replace = {"RUN": prepared.run.path, "CONFIG": prepared.run.config, "HASH": prepared.sha256}
+    argv = [sys.executable, "-c", IMPORTED, *(replace.get(word, word) for word in words)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env=prepared.env)
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert loaded & forbidden == set()

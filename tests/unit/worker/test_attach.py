@@ -67,8 +67,8 @@ def test_a_start_hands_lock_and_bytes_over(run, executor):
     attachment = start_or_attach(run, SHA256, begin)
     assert (attachment.kind, attachment.worker_pid) == ("started", None)
     assert executor.config == CONFIG
-    assert executor.argv[1:5] == ["-P", "-m", "loopai_trainer.worker.entry", run.path]
-    assert executor.argv[7:] == [SHA256, "fake"]
+    assert executor.argv[1:7] == ["-P", "-m", "loopai_trainer.worker.entry", run.path, run.version_id, run.task.path]
+    assert executor.argv[9:] == [SHA256, "fake"]
     assert locks.held(run.run_lock)
     state = state_file.read(run).state
     assert (state["status"], state["attempt"], state["config_sha256"]) == ("queued", 1, SHA256)

@@ -28,7 +28,8 @@ class Inside:
         data = Path(self.run.config).read_bytes() if config is None else config
         plan_fd = os.memfd_create("plan")
         os.write(plan_fd, data)
-        words = [self.run.path, str(self.lock_fd), str(plan_fd), sha256 or self.prepared.sha256, "inline", *more]
+        place = [self.run.path, self.run.version_id, self.run.task.path]
+        words = [*place, str(self.lock_fd), str(plan_fd), sha256 or self.prepared.sha256, "inline", *more]
         try:
             return entry.main(words)
         finally:
