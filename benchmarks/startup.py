@@ -61,7 +61,10 @@ def main() -> int:
     print(f"CPU relative to `python -c pass`, median of {rounds} interleaved pairs, Python {sys.version.split()[0]}")
     for name, ratio in found.items():
         print(f"  {name:<14} {ratio:6.2f}   limit {LIMITS[name]:5.1f}   {'ok' if ratio <= LIMITS[name] else 'MISSED'}")
-    print("  start in detail, ms: " + json.dumps({key: start[key] for key in ("caller", "worker", "keeper", "python_pass")}))
+    print(
+        "  start in detail, ms: "
+        + json.dumps({key: start[key] for key in ("caller", "worker", "keeper", "python_pass")})
+    )
     return any(found[name] > limit for name, limit in LIMITS.items())
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from loopai_trainer.worker.observe import Observation
 
 _PROGRESS = ("phase", "current_step", "total_steps", "started_at", "updated_at")
-_EXTRA = ("loss", "eval_loss", "learning_rate", "eta_s", "attempt")
+_EXTRA = ("loss", "eval_loss", "learning_rate", "attempt")
 RESULTS = ("best_checkpoint", "best_metric", "update_model_path", "checkpoints", "result", "duration_s")
 
 
@@ -37,6 +37,8 @@ def describe(run: "RunDir", seen: "Observation") -> "dict[str, Any]":
         "run_dir": run.path,
         **{name: state[name] for name in _EXTRA if state.get(name) is not None},
     }
+    if seen.verdict.status == "running" and state.get("eta_s") is not None:
+        data["eta_s"] = state["eta_s"]
     if seen.verdict.code:
         data["error"] = {"code": seen.verdict.code, "detail": seen.verdict.message}
     elif state.get("error"):

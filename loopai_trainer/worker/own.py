@@ -187,7 +187,20 @@ def _read_rest(job: Job, watcher: Watcher, ended: Ended) -> None:
     watcher.finish()
     if watcher.mismatch and not ended.cancelled:
         ended.reason = ("EXAMPLES_MISMATCH", watcher.mismatch)
+    elif ended.reason is None and not ended.cancelled and (ended.exit_record or {}).get("returncode") == 0:
+        ended.reason = _unsaid(watcher.unsaid)
     ended.planned_steps = job.record.state.get("total_steps")
+
+
+def _unsaid(kinds: list[str]) -> tuple[str, str] | None:
+    # A guard that is silent when training's output changes its form would be no guard.
+    if not kinds:
+        return None
+    what = " and ".join(kind.replace("_", " ") for kind in kinds)
+    return (
+        "EXAMPLES_UNKNOWN",
+        f"training never reported its number of {what}, so it cannot be held against the approved one",
+    )
 
 
 def _finalise(job: Job, ended: Ended, keeper_pid: int | None) -> str:

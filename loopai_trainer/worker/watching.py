@@ -18,6 +18,7 @@ from loopai_trainer.worker.observe import members_text, read_started
 from loopai_trainer.worker.record import Record, tell
 
 _READ_BYTES = 1024 * 1024
+_HURRY_PIECES = 16
 _SKIP_BYTES = 16 * 1024 * 1024
 _LINE_BYTES = 64 * 1024
 _OVERLAP_LINES = 8
@@ -29,11 +30,15 @@ _TREE_MEMBERS = 2000
 
 
 class Tail:
-    """Reads what is appended to a file, over rotation (rename) and replacement; `offset` is in the present file."""
+    """Reads what is appended to a file, over rotation (rename) and replacement; `offset` is in the present file.
+
+    A file that grows faster than it is read is skipped towards its end, unless `may_skip` is false.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.offset = 0
+        self.may_skip = True
         self._fd: int | None = None
         self._rest = b""
 
@@ -74,7 +79,7 @@ class Tail:
         size = os.fstat(self._fd).st_size
         if size < self.offset:  # truncated in place: begin again
             self.offset = 0
-        if size - self.offset > _SKIP_BYTES:
+        if self.may_skip and size - self.offset > _SKIP_BYTES:
             # Progress bars faster than they can be read: the newest lines are worth more than all of them.
             self.offset = size - _READ_BYTES
             self._rest = b""
@@ -110,6 +115,12 @@ class Watcher:
         self._tree_s = 0.0
         self._tree_every_s = _TREE_FIRST_S
         self._pending = b""
+        self._first_step: tuple[int, float] | None = None
+
+    @property
+    def unsaid(self) -> list[str]:
+        """Numbers of examples that were approved and that training has not reported (train_examples, ...)."""
+        return [kind for kind in self._expected if self.record.state.get(kind) is None]
 
     def take_up(self) -> None:
         """Go on after another worker: training's metrics are read from their beginning, known rows are not repeated."""
@@ -176,17 +187,37 @@ class Watcher:
             value = next((values[key] for key in keys if key in values), None)
             if value is not None:
                 noted[name] = value if math.isfinite(value) else None
+        if row.kind == "train":
+            noted |= self._time_left(row.step, noted.get("total_steps"))
         self.record.note(**noted)
         if row.kind == "train":
             self._set_phase("training")
 
+    def _time_left(self, step: int, total_steps: int | None) -> dict[str, float]:
+        """Seconds to the last step, at the pace since the first logged one; evaluations and saves count."""
+        now_s = time.monotonic()
+        if self._first_step is None:
+            self._first_step = (step, now_s)
+        first, since_s = self._first_step
+        if total_steps is None or step <= first or now_s <= since_s:
+            return {}
+        return {"eta_s": round((now_s - since_s) / (step - first) * max(0, total_steps - step), 1)}
+
     def _read_log(self) -> None:
+        # Until the numbers of examples were seen no line may be missed: they are what the approval is held against.
+        self._log.may_skip = not self.unsaid
+        for _ in range(1 if self._log.may_skip else _HURRY_PIECES):
+            if not self._read_log_piece():
+                return
+
+    def _read_log_piece(self) -> bool:
         new = [text for line in self._log.lines() for text in _texts(line)]
         if not new:
-            return
+            return False
         for fact in self.backend.read_log([*self._last_lines, *new]):
             self._take(fact)
         self._last_lines = [*self._last_lines, *new][-_OVERLAP_LINES:]
+        return True
 
     def _take(self, fact: LogFact) -> None:
         if fact.kind == "phase":

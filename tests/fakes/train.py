@@ -33,7 +33,8 @@ def main(options: dict) -> int:
     if options["helper_s"]:
         start_helper(os.path.join(out, "helper.pid"), options)
     say("phase loading_data")
-    say(f"examples {options['report_examples']}")
+    if options["report_examples"] is not None:
+        say(f"examples {options['report_examples']}")
     say(f"steps {options['steps']}")
     for step in range(1, options["steps"] + 1):
         if step == options["stop_at"]:

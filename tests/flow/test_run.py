@@ -75,6 +75,7 @@ def test_another_hash_for_a_run_that_ended_is_refused(prepare):
         ({"nan_at": 2}, "DIVERGED"),
         ({"program": PROGRAM}, "EXEC_FAILED"),
         ({"report_examples": 7}, "EXAMPLES_MISMATCH"),
+        ({"report_examples": None}, "EXAMPLES_UNKNOWN"),
     ],
 )
 def test_anything_less_is_failed(prepare, options, code):

@@ -79,7 +79,9 @@ def test_everything_else_is_left_to_typer(words, monkeypatch):
 
 
 HEAVY = {"typer", "rich", "orjson", "pyarrow", "psutil", "pydantic", "filelock", "platformdirs", "concurrent.futures"}
-IMPORTED = "import sys; from loopai_trainer.cli.fast import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+IMPORTED = (
+    "import sys; from loopai_trainer.cli.fast import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+)
 
 
 @pytest.mark.parametrize(
