@@ -30,7 +30,7 @@ def test_cancel_ends_the_whole_tree(held):
     code, document = answer(run.call("cancel", run.run.path, "--json"))
     assert (code, document["status"]) == (0, "cancelled")
     assert run.living() == []
-    assert run.locked() == (False, False)
+    wait_for(lambda: run.locked() == (False, False))
     code, document = answer(caller)
     assert (code, document["status"], document["error"]["code"]) == (13, "cancelled", "CANCELLED")
     assert [one["name"] for one in document["data"]["checkpoints"]] == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]

@@ -45,7 +45,7 @@ def test_a_refused_start_is_refused_for_all_and_frees_the_lock(prepare, tmp_path
     answers = [answer(caller) for caller in callers]
     assert [(code, document["error"]["code"]) for code, document in answers] == [(6, "INPUT_CHANGED")] * 3
     assert run.starts == 0
-    assert run.locked() == (False, False)
+    wait_for(lambda: run.locked() == (False, False))
 
 
 def test_a_rank_that_outlives_worker_and_launcher_keeps_others_out(prepare, tmp_path):
@@ -85,7 +85,7 @@ def test_a_rank_that_outlives_worker_and_keeper_is_found_by_its_mark(prepare, tm
     kill(read_started(run.run)["keeper"])
     caller.communicate(timeout=60)
     wait_for(lambda: not processes.alive(read_started(run.run)["training"]))  # it dies with its keeper
-    assert run.locked() == (False, False)
+    wait_for(lambda: run.locked() == (False, False))
     code, document = run.run_to_end()
     assert (code, document["error"]["code"]) == (8, "ORPHANED_TRAINING")
     assert [one["pid"] for one in document["error"]["processes"]] == [rank["pid"]]

@@ -21,7 +21,7 @@ def test_a_run_completes(prepare):
     assert document["data"]["current_step"] == document["data"]["total_steps"] == 5
     assert document["data"]["best_checkpoint"]["name"] == "checkpoint-5"
     assert run.starts == 1
-    assert run.locked() == (False, False)
+    wait_for(lambda: run.locked() == (False, False))
     rows = [json.loads(line) for line in Path(run.run.metric_rows).read_text().splitlines()]
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
     assert all(row["attempt"] == 1 and row["kind"] == "train" for row in rows)
@@ -84,7 +84,7 @@ def test_anything_less_is_failed(prepare, options, code):
     assert (exit_code, document["status"]) == (11, "failed")
     assert document["error"]["code"] == code
     assert run.status == "failed"
-    assert run.locked() == (False, False)
+    wait_for(lambda: run.locked() == (False, False))
 
 
 def test_training_on_another_number_of_examples_is_stopped(prepare, tmp_path):
@@ -130,7 +130,7 @@ def test_leftover_helpers_are_ended(prepare):
     code, _ = run.run_to_end()
     assert code == 0
     assert run.living() == []
-    assert run.locked() == (False, False)
+    wait_for(lambda: run.locked() == (False, False))
 
 
 def test_much_output_is_kept_within_bounds_and_blocks_nobody(prepare):
@@ -176,7 +176,7 @@ def test_inline_runs_the_worker_inside_the_caller(prepare):
     code, document = run.run_to_end()
     assert (code, document["status"]) == (0, "completed")
     assert run.state()["worker"]["pid"] == run.state()["caller"]["pid"]
-    assert run.locked() == (False, False)
+    wait_for(lambda: run.locked() == (False, False))
     assert run.run_to_end()[0] == 0
     assert run.starts == 1
 
@@ -187,4 +187,4 @@ def test_an_unknown_executor_starts_nothing(prepare):
     code, document = run.run_to_end()
     assert (code, document["error"]["code"]) == (3, "CONFIG_INVALID")
     assert run.starts == 0
-    assert run.locked() == (False, False)
+    wait_for(lambda: run.locked() == (False, False))

@@ -92,7 +92,7 @@ class TestCompleted:
         assert any("adapter" in warning for warning in result["result"]["warnings"])
 
     def test_a_cancel_that_came_too_late(self, finished):
-        assert result_of(finished, cancelled=True)["status"] == "completed"
+        assert result_of(finished, cancelled=True)["status"] == "cancelled"
 
     def test_a_disk_that_is_full_is_no_failure_of_the_run(self, finished, monkeypatch):
         def full(*_):
