@@ -98,11 +98,12 @@ class _Bar:
             self._progress.stop()
 
     def _start(self) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TextColumn
 
         from loopai_trainer.cli.views import console
 
-        columns = (BarColumn(bar_width=20), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        # Narrow enough that loss, learning rate and time left stand whole at 80 columns.
+        columns = (BarColumn(bar_width=8), TextColumn("{task.description}", markup=False))
         self._progress = Progress(*columns, console=console(self._output, sys.stderr), transient=False)
         self._task = self._progress.add_task("starting", total=None)
         self._progress.start()

@@ -75,9 +75,11 @@ def _approval(out: Console, data: Mapping[str, Any], message: str) -> None:
     for where, counts in data["counts"].items():
         if counts:
             left_out = f", {counts['rejected']} left out" if counts["rejected"] else ""
-            out.print(f"{where}: {counts['usable']} rows used of {counts['input']}{left_out}")
+            out.print(f"{where}: {counts['usable']} rows accepted of {counts['input']}{left_out}")
     out.print(f"\n{escape(message)}")
     out.print(f"SHA-256  [bold]{data['config_sha256']}[/]")
+    if data["warnings"]:
+        out.print(f"[yellow]{len(data['warnings'])} warnings stand above the YAML.[/]")
     out.print("Read the YAML above. To run exactly this, and nothing else:")
     out.print(f"  {escape(data['next_command'])}")
 

@@ -35,7 +35,7 @@ def test_the_approval_view_shows_every_line_of_the_yaml_flags_first(capsys):
     assert YAML in text
     assert text.index("danger") < text.index("loopai:") < text.index("a" * 64)
     assert "\x1b" not in text
-    assert "8 rows used of 10, 2 left out" in text
+    assert "8 rows accepted of 10, 2 left out" in text
     assert DATA["next_command"] in text
     assert "[bold]danger" in text
 
