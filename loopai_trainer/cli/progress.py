@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -27,6 +28,25 @@ def bytes_progress(output: Output) -> Callable[[str, int, int], None] | None:
             sys.stderr.flush()
 
     return report
+
+
+class ReplacedLine:
+    """Lines that stay (`say`), and on a terminal one below them that is replaced (`live`, None elsewhere)."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._width = shutil.get_terminal_size().columns - 1
+        self.live = None if output.quiet or not sys.stderr.isatty() else self._replace
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        if self.live:
+            self._replace("")
+        self._output.talk(line)
+
+    def _replace(self, line: str) -> None:
+        sys.stderr.write("\r" + line[: self._width].ljust(self._width) + "\r")
+        sys.stderr.flush()
 
 
 class RunProgress:

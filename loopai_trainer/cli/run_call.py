@@ -59,8 +59,26 @@ def run_prepared(call: Call, output: Output) -> int:
             verify_all=call.verify_all,
             watch=watch,
             talk=output.talk,
+            progress=_hashing(output),
         ),
     )
+
+
+def _hashing(output: Output) -> "Callable[[str, int, int], None] | None":
+    """Progress of large hashing on a terminal; what draws it is loaded when there is much to hash."""
+    if output.quiet or not os.isatty(2):
+        return None
+    large = 64 * 1024 * 1024
+
+    def report(what: str, done: int, total: int) -> None:
+        if total >= large:
+            from loopai_trainer.cli.progress import bytes_progress
+
+            draw = bytes_progress(output)
+            if draw is not None:
+                draw(what, done, total)
+
+    return report
 
 
 def wait(version: str, timeout_s: float | None, output_dir: str | None, task_id: str | None, output: Output) -> int:

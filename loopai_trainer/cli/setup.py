@@ -21,7 +21,9 @@ def command(
     quiet: options.Quiet = False,
 ) -> None:
     """Parse; one operation; one view."""
+    from loopai_trainer.cli.progress import ReplacedLine
     from loopai_trainer.operations.setup import setup
 
     output = Output(json=json, no_color=no_color, quiet=quiet)
-    raise typer.Exit(finish(NAME, output, lambda: setup(backend, os.environ, output.talk)))
+    lines = ReplacedLine(output)
+    raise typer.Exit(finish(NAME, output, lambda: setup(backend, os.environ, lines.say, lines.live)))

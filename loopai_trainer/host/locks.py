@@ -31,7 +31,7 @@ def try_exclusive(path: str, *, tries: int = 5, pause_s: float = 0.01) -> int | 
 def held(path: str) -> bool:
     """Whether somebody holds the lock of `path`; true in a sandbox too that hides the holder's pid and forbids writing.
 
-    Source: measured with codex 0.171.0 (facts/agents-and-approval, finding 3): flock on an O_RDONLY descriptor.
+    Source: measured inside the sandbox of codex 0.171.0, with flock on an O_RDONLY descriptor.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -14,9 +14,17 @@ if TYPE_CHECKING:
 
     from loopai_trainer.contract import Backend
     from loopai_trainer.records import Plan
+    from loopai_trainer.worker.inputs import Progress
 
 
-def verify(plan: Plan, backend: Backend, environ: Mapping[str, str], *, verify_all: bool = False) -> None:
+def verify(
+    plan: Plan,
+    backend: Backend,
+    environ: Mapping[str, str],
+    *,
+    verify_all: bool = False,
+    progress: Progress | None = None,
+) -> None:
     """Hash every pinned input again and compare. Raises InputChanged that lists all that differ (exit 6).
 
     `verify_all` reads every byte again; otherwise a file whose device, inode, size, mtime and ctime are those of an
@@ -25,7 +33,10 @@ def verify(plan: Plan, backend: Backend, environ: Mapping[str, str], *, verify_a
     from loopai_trainer.worker.inputs import changed_inputs
 
     try:
-        problems = [*changed_inputs(plan, environ, verify_all=verify_all), *_environment(plan, backend, environ)]
+        problems = [
+            *changed_inputs(plan, environ, verify_all=verify_all, progress=progress),
+            *_environment(plan, backend, environ),
+        ]
     except ConfigError as error:
         # The model folder cannot be walked any more: a link that leads nowhere, a pipe in it.
         problems = [Problem("error", "INPUT_CHANGED", "model", error.message, error.hint)]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from loopai_trainer.operations.answer import Answer
     from loopai_trainer.operations.waiting import Watcher
     from loopai_trainer.records import Plan
+    from loopai_trainer.worker.inputs import Progress
 
 MAX_ROUNDS = 3
 """A worker that dies while finishing is followed by another; more deaths than this are no accident."""
@@ -38,6 +39,7 @@ def run_prepared(
     verify_all: bool = False,
     watch: Watcher | None = None,
     talk: Callable[[str], None] = lambda line: None,
+    progress: Progress | None = None,
     approved_via: str = "hash",
 ) -> Answer:
     """The run's own outcome, or exit 75 at `wait_timeout_s`. Raises what refuses the start (interface section 6)."""
@@ -49,7 +51,7 @@ def run_prepared(
             f"{run.config} is another version\n  expected: {version_id}\n  got:      {run.version_id}",
             hint="name the YAML of the version that was approved",
         )
-    start = _Start(run, sha256, environ, verify_all, approved_via)
+    start = _Start(run, sha256, environ, verify_all, approved_via, progress)
     rounds = 0
     while True:
         rounds += 1
@@ -68,13 +70,20 @@ class _Start:
     """Called under run.lock, at most once a start: every check, then the approval is used up (interface section 6)."""
 
     def __init__(
-        self, run: RunDir, sha256: str, environ: Mapping[str, str], verify_all: bool, approved_via: str
+        self,
+        run: RunDir,
+        sha256: str,
+        environ: Mapping[str, str],
+        verify_all: bool,
+        approved_via: str,
+        progress: Progress | None,
     ) -> None:
         self.run = run
         self.sha256 = sha256
         self.environ = environ
         self.verify_all = verify_all
         self.approved_via = approved_via
+        self.progress = progress
 
     def __call__(self) -> StartRequest:
         run = self.run
@@ -83,7 +92,7 @@ class _Start:
         check_identity(plan, run)
         approvals.check(run, plan, self.approved_via, self.environ)
         backend = backends.get(plan.framework, plan.stage)
-        inputs.verify(plan, backend, self.environ, verify_all=self.verify_all)
+        inputs.verify(plan, backend, self.environ, verify_all=self.verify_all, progress=self.progress)
         check_host(plan, backend)
         approvals.consume(run, plan, self.approved_via, self.environ)
         return StartRequest(data, self.sha256, plan.task_id, plan.loopai["launch"]["executor"])

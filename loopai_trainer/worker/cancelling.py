@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 GRACE_S = 30.0
 """Time between SIGTERM and SIGKILL: torchrun needs 3 s to end its ranks, a checkpoint being written longer.
 
-Source: facts/llamafactory section 2, measured with LLaMA-Factory 0.9.5.
+Source: measured with LLaMA-Factory 0.9.5.
 """
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from loopai_trainer.files import fingerprints, hashing, user_dirs
 from loopai_trainer.records import Plan, Problem
 from loopai_trainer.rules import plan as plans
 
+Progress = Callable[[str, int, int], None]
+"""(what, bytes done, bytes in all)"""
 
-def changed_inputs(plan: Plan, environ: Mapping[str, str], *, verify_all: bool = False) -> list[Problem]:
+
+def changed_inputs(
+    plan: Plan, environ: Mapping[str, str], *, verify_all: bool = False, progress: Progress | None = None
+) -> list[Problem]:
     """A finding for each pinned file or model folder that is not the approved one any more.
 
     A file whose device, inode, size, mtime and ctime are those of an earlier hashing is not read again, unless
@@ -18,28 +23,42 @@ def changed_inputs(plan: Plan, environ: Mapping[str, str], *, verify_all: bool =
     """
     path = os.path.join(user_dirs.user_dir("cache", environ), "hashes.jsonl")
     cache = hashing.HashCache(path, trust=not verify_all)
-    return [*_changed_files(plan, cache), *_changed_model(plan, cache)]
+    return [*_changed_files(plan, cache, progress), *_changed_model(plan, cache, progress)]
 
 
-def _changed_files(plan: Plan, cache: hashing.HashCache) -> Iterator[Problem]:
+def _changed_files(plan: Plan, cache: hashing.HashCache, progress: Progress | None) -> Iterator[Problem]:
     for entry in plans.inputs(plan):
         if os.path.islink(entry.path) or not os.path.isfile(entry.path):
             yield _problem("INPUT_MISSING", entry.path, f"{entry.label}: {entry.path} is no longer a file")
             continue
-        got = hashing.sha256_file(entry.path, cache)
+        got = hashing.sha256_file(entry.path, cache, _counter(entry, progress))
         if got != entry.sha256:
             yield _problem("INPUT_CHANGED", entry.path, _changed(entry.label, entry.path, entry.sha256, got))
 
 
-def _changed_model(plan: Plan, cache: hashing.HashCache) -> Iterator[Problem]:
+def _changed_model(plan: Plan, cache: hashing.HashCache, progress: Progress | None) -> Iterator[Problem]:
     pinned = plan.loopai["inputs"]["model"]
     path = pinned["path"]
     if not os.path.isdir(path):
         yield _problem("INPUT_MISSING", path, f"model: the folder {path} is gone")
         return
-    got = fingerprints.fingerprint_model(path, cache).fingerprint
+    tell = None if progress is None else lambda done, total: progress("hashing the model", done, total)
+    got = fingerprints.fingerprint_model(path, cache, tell).fingerprint
     if got != pinned["fingerprint"]:
         yield _problem("INPUT_CHANGED", path, _changed("model", path, pinned["fingerprint"], got))
+
+
+def _counter(entry: plans.PlannedInput, progress: Progress | None) -> Callable[[int], None] | None:
+    if progress is None:
+        return None
+    total, done = os.stat(entry.path).st_size, 0
+
+    def count(piece: int) -> None:
+        nonlocal done
+        done += piece
+        progress(f"hashing {entry.label}", done, total)
+
+    return count
 
 
 def _changed(label: str, path: str, expected: str, got: str) -> str:

@@ -67,7 +67,9 @@ def full_run(workshop: Workshop) -> Run:
 
 @pytest.fixture(scope="session")
 def lora_run(workshop: Workshop) -> Run:
-    return workshop.whole("lora", template="cpu_smoke_lora")
+    """In a run directory of its own, outside the task's folder, with a blank in its path."""
+    elsewhere = workshop.root / "a place of its own"
+    return workshop.whole("lora", "--trainer-output-dir", elsewhere, template="cpu_smoke_lora")
 
 
 @pytest.fixture(scope="session")

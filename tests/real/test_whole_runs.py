@@ -54,7 +54,7 @@ def test_what_it_leaves_behind(run):
         assert (run.folder / name).stat().st_size > 0, name
     assert not (run.folder / "launch" / "cache").exists()
     assert not (run.folder / "launch" / "tmp").exists()
-    approved = run.folder / "configs" / f"{run.folder.name}.yaml"
+    approved = run.folder / "configs" / f"{run.prepared.data['trainer_version_id']}.yaml"
     assert approved.read_bytes() == (run.folder / "training_config.yaml").read_bytes()
     result = json.loads((run.folder / "worker_result.json").read_text())
     assert result["best_checkpoint"] == run.ended.data["best_checkpoint"]
@@ -91,6 +91,13 @@ def test_a_full_run_gives_a_model_folder(full_run):
         p.name for p in (full_run.folder / "checkpoints").iterdir()
     }
     assert full_run.ended.data["total_steps"] == 12
+
+
+def test_a_run_directory_elsewhere_belongs_to_its_task_all_the_same(lora_run, workshop):
+    assert lora_run.folder.name == "a place of its own"
+    approvals = (workshop.output / "real" / "approvals.jsonl").read_text()
+    assert "lora" in [json.loads(line)["version_id"] for line in approvals.splitlines()]
+    assert trainer("status", "lora", **workshop.environ).data["run_dir"] == str(lora_run.folder)
 
 
 def test_a_lora_run_gives_an_adapter_and_says_so(lora_run):

@@ -21,7 +21,7 @@ ALLOWED = frozenset((
 ALLOWED_STARTS = ("LC_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "UCX_", "FI_")
 """What passes from the worker's environment: how the host is, not what is trained. Everything else stays behind:
 USE_V1 and USE_RAY switch to another trainer, ALLOW_EXTRA_ARGS hides misspelt keys, NPROC_PER_NODE and WORLD_SIZE
-change the batch, USE_*_HUB, HF_* and PYTHONPATH change what is loaded (llamafactory.md "Env vars")."""
+change the batch, USE_*_HUB, HF_* and PYTHONPATH change what is loaded (read in LLaMA-Factory 0.9.5)."""
 
 OWNED = frozenset((
     "PATH", "HOME", "TMPDIR", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED", "PYTHONPATH", "PYTHONHOME",
