@@ -92,7 +92,10 @@ def wait(version: str, timeout_s: float | None, output_dir: str | None, task_id:
 
 def _waited(command: str, output: Output, operation: "Callable[[Watcher], Answer]") -> int:
     watcher = _LateProgress(output)
-    former = {number: signal.signal(number, _detach) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    # What `nohup` or a background shell had ignored stays ignored: such a caller wants to stay.
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    former = {number: signal.signal(number, _detach) for number in heard}
 
     def watched() -> "Answer":
         try:

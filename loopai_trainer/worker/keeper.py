@@ -25,8 +25,9 @@ LOCK_FD = 3
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _SIGKILL = 9
-_IGNORED_BY_PYTHON = (13, 25)
-"""SIGPIPE and SIGXFSZ: Python ignores them from its start, and an ignored signal stays ignored after exec."""
+_SET_TO_DEFAULT = (1, 2, 3, 13, 15, 25)
+"""An ignored signal stays ignored after exec: SIGPIPE and SIGXFSZ, which Python ignores from its start, and SIGHUP,
+SIGINT, SIGQUIT and SIGTERM, which `nohup` or a shell's background job may have had ignored in the caller."""
 
 _PIECE = 64 * 1024
 _PIPE_BYTES = 1024 * 1024
@@ -172,7 +173,7 @@ def _become(job: Job, libc: ctypes.CDLL, output: int, keeper_pid: int) -> None:
     if os.getppid() != keeper_pid:
         os._exit(127)
     libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
-    for number in _IGNORED_BY_PYTHON:
+    for number in _SET_TO_DEFAULT:
         libc.signal(number, None)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)

@@ -142,8 +142,14 @@ def test_training_gets_a_clean_start(keep, tmp_path):
     assert told == {"fds": ["0", "1", "2", "3"], "cwd": str(tmp_path), "marked": "yes", "leader": True, "stdin": ""}
 
 
-def test_sigpipe_is_not_ignored_after_exec(keep):
-    kept = keep("", argv=["/bin/sh", "-c", "grep SigIgn /proc/self/status"])
+def test_training_ignores_no_signal_whatever_its_caller_ignored(keep):
+    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        kept = keep("", argv=["/bin/sh", "-c", "grep SigIgn /proc/self/status"])
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
     kept.wait()
     assert int(kept.output.split()[1], 16) & ((1 << 31) - 1) == 0  # 32 and 33 are the C library's own
 
