@@ -48,10 +48,12 @@ class LlamaFactorySft:
         return FIELDS
 
     def row_check(self, settings: Settings, sample: Sequence[object]) -> tuple[str, RowCheck]:
-        """Alpaca, ShareGPT or messages, by the first rows."""
+        """By the user's own registry entry, else Alpaca, ShareGPT or messages by the first rows."""
         from loopai_trainer.rules.rows import row_check_for
+        from loopai_trainer.rules.rows.mapping import DATASET_MAP, mapped_check
 
-        return row_check_for(sample)
+        mapping = settings.values.get(DATASET_MAP)
+        return row_check_for(sample) if mapping is None else mapped_check(mapping, sample)
 
     def probe(self, environment: Environment) -> Versions:
         """The installed llamafactory and everything beside it."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from loopai_trainer.backends.llamafactory_sft import disk, schedule
 from loopai_trainer.backends.llamafactory_sft.check_method import method_problems
+from loopai_trainer.backends.llamafactory_sft.deepspeed import deepspeed_problems
 from loopai_trainer.backends.llamafactory_sft.launch import OWNED, needs_torchrun
 from loopai_trainer.backends.llamafactory_sft.model_folder import ModelFolder, read_model_folder
 from loopai_trainer.host.devices import device_problems
@@ -52,7 +53,7 @@ def check(plan: Plan, versions: Versions, host: Host) -> list[Problem]:
     native = plan.native
     model = read_model_folder(str(native.get("model_name_or_path")))
     facts = Facts(plan, native, versions, host, model, schedule.of_plan(plan))
-    rules = (_identity, _uncovered, _output, _evaluation, _saving, _launch, _disk)
+    rules = (_identity, _uncovered, _output, _evaluation, _saving, _launch, _deepspeed, _disk)
     found = [*model.problems, *(problem for rule in rules for problem in rule(facts))]
     found += method_problems(native, model, versions)
     return sorted(found, key=lambda problem: problem.severity)
@@ -173,6 +174,7 @@ def _launch(facts: Facts) -> Iterator[Problem]:
     use_cpu = native.get("use_cpu") is True
     if not use_cpu:
         yield from device_problems(launch["devices"], facts.host)
+        yield from _processes(launch)
         if not launch["devices"] and any(native.get(key) is True for key in ("bf16", "fp16", "pure_bf16")):
             message = "half precision without a device: LLaMA-Factory refuses it on a CPU"
             yield _error("BF16_ON_CPU", message, "set use_cpu: true and bf16: false, or name --devices", "bf16")
@@ -183,6 +185,18 @@ def _launch(facts: Facts) -> Iterator[Problem]:
     if needs_torchrun(facts.plan) and blank:
         message = "the environment's path has a blank: LLaMA-Factory cannot start torchrun from it"
         yield _error("BLANK_IN_PATH", message, "use an environment whose path has no blank", "loopai.backend.python")
+
+
+def _processes(launch: Mapping[str, Any]) -> Iterator[Problem]:
+    named = [name for name in str(launch["devices"]).split(",") if name.strip()]
+    if named and int(launch["nproc_per_node"] or 1) > len(named):
+        message = f"{launch['nproc_per_node']} processes for {len(named)} devices: each process needs a GPU of its own"
+        hint = "name more --devices, or leave nproc_per_node out"
+        yield _error("PROCESSES_EXCEED_DEVICES", message, hint, "loopai.launch.nproc_per_node")
+
+
+def _deepspeed(facts: Facts) -> Iterator[Problem]:
+    yield from deepspeed_problems(facts.native, facts.steps)
 
 
 def _disk(facts: Facts) -> Iterator[Problem]:

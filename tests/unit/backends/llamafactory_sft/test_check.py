@@ -214,10 +214,10 @@ def test_quantisation_rules(run, tmp_path, template, config, expected):
     assert codes(run, template=template, model=model, installed=installed) == expected
 
 
-def test_a_deepspeed_batch_size_that_differs_is_refused(run):
-    config = {**ZERO3, "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": "auto"}
-    (problem,) = found(run, template={"deepspeed": config}, installed={"deepspeed": "0.18"})
-    assert (problem.code, problem.field) == ("DEEPSPEED_MISMATCH", "per_device_train_batch_size")
+def test_more_processes_than_devices_are_refused(run):
+    assert codes(run, launch={"devices": "0,1", "nproc_per_node": 3}) == ["PROCESSES_EXCEED_DEVICES"]
+    assert codes(run, launch={"devices": "0,1", "nproc_per_node": 2}) == []
+    assert codes(run, launch={"devices": "", "nproc_per_node": 3}, template={"use_cpu": True}) == []
 
 
 @pytest.mark.parametrize("report_to", ["wandb", ["tensorboard"]])
