@@ -248,5 +248,13 @@ class _Job:
         atomic.write_text(self._run.data_report, report_text(self._files, counts, self._tally, split, outcome))
 
 
+def add_to_report(run: RunDir, section: str) -> None:
+    """Put a section below what data_check_report.txt says already."""
+    if section:
+        with open(run.data_report, encoding="utf-8") as file:
+            before = file.read()
+        atomic.write_text(run.data_report, f"{before}\n{section}\n")
+
+
 def _as_dict(counts: Counts) -> dict[str, int]:
     return {"input": counts.input, "usable": counts.usable, "rejected": counts.rejected}

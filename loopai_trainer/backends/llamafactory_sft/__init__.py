@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from loopai_trainer.contract import Backend, RowCheck
+    from loopai_trainer.contract import Backend, RowCheck, RowMeter
     from loopai_trainer.records import (
         ApprovedPlan,
         Artefact,
@@ -94,6 +94,12 @@ class LlamaFactorySft:
         from loopai_trainer.backends.llamafactory_sft.check import check
 
         return check(plan, versions, host)
+
+    def row_meter(self, plan: Plan, versions: Versions) -> tuple[RowMeter | None, list[Problem]]:
+        """The model's own tokenizer, the chosen template and LLaMA-Factory's way to cut."""
+        from loopai_trainer.backends.llamafactory_sft.lengths import row_meter
+
+        return row_meter(plan, versions)
 
     def launch_problems(self, plan: Plan) -> list[Problem]:
         """A fixed MASTER_PORT that is taken."""

@@ -12,8 +12,10 @@ from loopai_trainer.backends.llamafactory_sft.check_method import method_problem
 from loopai_trainer.backends.llamafactory_sft.deepspeed import deepspeed_problems
 from loopai_trainer.backends.llamafactory_sft.launch import OWNED, needs_torchrun
 from loopai_trainer.backends.llamafactory_sft.model_folder import ModelFolder, read_model_folder
+from loopai_trainer.backends.llamafactory_sft.template_fit import fit_problems
 from loopai_trainer.host.devices import device_problems
 from loopai_trainer.records import Host, Plan, Problem, Versions
+from loopai_trainer.rules import length_limits
 
 FILE_KEYS = ("deepspeed", "fsdp_config", "accelerator_config")
 """Small files that training reads: copied into `inputs/`, so that the hash covers them."""
@@ -56,6 +58,8 @@ def check(plan: Plan, versions: Versions, host: Host) -> list[Problem]:
     rules = (_identity, _uncovered, _output, _evaluation, _saving, _launch, _deepspeed, _disk)
     found = [*model.problems, *(problem for rule in rules for problem in rule(facts))]
     found += method_problems(native, model, versions)
+    limits, wrong = length_limits.of_plan(plan.loopai)
+    found += [*wrong, *fit_problems(native, model.config, versions, allowed=limits.allow_template_mismatch)]
     return sorted(found, key=lambda problem: problem.severity)
 
 
@@ -106,6 +110,9 @@ def _output(facts: Facts) -> Iterator[Problem]:
         yield _error(
             "OUTPUT_ELSEWHERE", message, "set output_dir back, or prepare with another --output-dir", "output_dir"
         )
+    if os.path.isdir(run) and not os.access(run, os.W_OK | os.X_OK):
+        message = f"{run} cannot be written: there would be no checkpoints"
+        yield _error("OUTPUT_NOT_WRITABLE", message, "see to its permissions, or to the mount", "output_dir")
     left = sorted(name for name in (os.listdir(folder) if os.path.isdir(folder) else []) if not name.startswith("."))
     if left:
         shown = ", ".join(left[:4]) + (", ..." if len(left) > 4 else "")
