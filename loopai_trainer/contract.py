@@ -30,12 +30,16 @@ from loopai_trainer.records import (
     Rejection,
     Remarked,
     Row,
+    RowLength,
     Settings,
     Versions,
 )
 
 RowCheck = Callable[[object, int], Row | Remarked | Rejection]
 """(decoded source row, source line) -> the chat (with remarks, if any), or why not. Pure; raises nothing."""
+
+RowMeter = Callable[[Sequence[Row]], list[RowLength]]
+"""Rows -> their lengths in tokens, as training will cut them, in the same order."""
 
 
 @runtime_checkable
@@ -73,6 +77,9 @@ class Backend(Protocol):
 
     def check(self, plan: Plan, versions: Versions, host: Host) -> list[Problem]:
         """Everything that can be known before a device is taken."""
+
+    def row_meter(self, plan: Plan, versions: Versions) -> tuple[RowMeter | None, list[Problem]]:
+        """What measures the plan's rows with the model's own tokenizer; None: lengths cannot be known (and why)."""
 
     def launch_problems(self, plan: Plan) -> list[Problem]:
         """What only the moment of launching shows, such as a fixed port that is taken."""

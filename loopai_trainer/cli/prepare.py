@@ -30,6 +30,7 @@ class Printed(StrEnum):
 def command(
     dataset: Annotated[str | None, typer.Option(metavar="FILE", help="Training data: .json (list), .jsonl, .parquet.")] = None,
     eval_dataset: Annotated[str | None, typer.Option(metavar="FILE", help="Evaluation data, same formats.")] = None,
+    dataset_info: Annotated[str | None, typer.Option(metavar="FILE[:NAME]", help="LLaMA-Factory registry whose entry describes the data.")] = None,
     model: Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the base model.")] = None,
     task_description: Annotated[str | None, typer.Option(metavar="TEXT", help="What is trained, in a sentence.")] = None,
     template: Annotated[str | None, typer.Option(metavar="FILE|NAME", help="YAML template; see `trainer templates`.")] = None,
@@ -64,6 +65,7 @@ def command(
         keyword = {
             "train_input_dataset_path": dataset,
             "train_input_eval_dataset_path": eval_dataset,
+            "train_input_dataset_info": dataset_info,
             "train_input_model_name": model,
             "train_input_task_description": task_description,
             "train_input_config_template_path": template,

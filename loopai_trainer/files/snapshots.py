@@ -12,7 +12,7 @@ import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow
@@ -191,6 +191,23 @@ def rows_at(path: str, indices: Sequence[int]) -> dict[int, Row]:
                 found.update(zip(here, map(_row, table.to_pylist()), strict=True))
             start = end
     return found
+
+
+def rows_in_order(path: str, wanted: Iterator[int]) -> Iterator[list[Row]]:
+    """The rows with these ascending 0-based indices, by row group; groups without any of them are not read."""
+    start = 0
+    next_row = next(wanted, None)
+    with pyarrow.parquet.ParquetFile(path) as file:
+        for index in range(file.num_row_groups):
+            end = start + file.metadata.row_group(index).num_rows
+            here = []
+            while next_row is not None and next_row < end:
+                here.append(next_row - start)
+                next_row = next(wanted, None)
+            if here:
+                table = file.read_row_group(index, use_threads=False)
+                yield [_row(value) for value in table.take(here).to_pylist()]
+            start = end
 
 
 def _row(value: Mapping[str, Any]) -> Row:

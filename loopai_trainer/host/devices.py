@@ -72,6 +72,10 @@ def device_problems(text: str, host: Host) -> list[Problem]:
     if not host.devices:
         message = f"CUDA_VISIBLE_DEVICES={text!r}, but this host has no GPU"
         return [_problem("warning", "NO_DEVICE", message, "run it on a host with a GPU, or use a CPU smoke template")]
+    twice = _named_twice(names, host.devices)
+    if twice:
+        message = f"CUDA_VISIBLE_DEVICES={text!r}: {twice}"
+        return [_problem("error", "DEVICES_INVALID", message, "name each device once, by its index or in full")]
     missing = [name for name in names if not _present(name, host.devices)]
     if missing:
         held = ", ".join(str(device.index) for device in host.devices)
@@ -80,10 +84,26 @@ def device_problems(text: str, host: Host) -> list[Problem]:
     return []
 
 
+def _named_twice(names: Sequence[str], devices: Sequence[Device]) -> str:
+    """Why a device is not told by its name alone, or is named in two ways; empty if all is well."""
+    by_index: dict[int, str] = {}
+    for name in names:
+        found = [device.index for device in devices if _names(name, device)]
+        if len(found) > 1:
+            return f"{name!r} fits {len(found)} devices"
+        for index in found:
+            if index in by_index:
+                return f"{by_index[index]!r} and {name!r} are one device"
+            by_index[index] = name
+    return ""
+
+
+def _names(name: str, device: Device) -> bool:
+    return device.index == int(name) if name.isdecimal() else device.uuid.startswith(name)
+
+
 def _present(name: str, devices: Sequence[Device]) -> bool:
-    if name.isdecimal():
-        return any(device.index == int(name) for device in devices)
-    return name.startswith("MIG-") or any(device.uuid.startswith(name) for device in devices)
+    return name.startswith("MIG-") or any(_names(name, device) for device in devices)
 
 
 def _problem(severity: Any, code: str, message: str, hint: str) -> Problem:

@@ -97,10 +97,11 @@ def _about(facts: FileFacts) -> Iterator[str]:
         f"Characters a row in {facts.where}: least {stats.minimum}, half at most {stats.p50}, "
         f"90 % at most {stats.p90}, 99 % at most {stats.p99}, most {stats.maximum}"
     )
-    yield from _histogram(facts.lengths)
+    yield from histogram(facts.lengths)
 
 
-def _histogram(lengths: Counter[int]) -> Iterator[str]:
+def histogram(lengths: Counter[int]) -> Iterator[str]:
+    """Lines of a bar chart of lengths; each bar holds twice the range of the one before."""
     bins: Counter[int] = Counter()
     for characters, rows in lengths.items():
         bins[characters.bit_length()] += rows

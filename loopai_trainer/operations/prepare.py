@@ -29,9 +29,9 @@ from loopai_trainer.records import (
     Settings,
     Versions,
 )
+from loopai_trainer.rules import length_limits, yaml_text
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules import settings as setting_rules
-from loopai_trainer.rules import yaml_text
 
 Progress = Callable[[str, int, int], None]
 """(what, bytes done, bytes in all): for the terminal."""
@@ -49,6 +49,7 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
     """Validate everything, write snapshots and the final YAML. Raises a TrainerError with all problems found."""
     resolved = sources.resolve(request)
     setting_rules.require(resolved.settings, resolved.fields)
+    length_limits.of_settings(resolved.settings)  # refused before hours of reading, not after
     settings, backend = resolved.settings, resolved.backend
     run = place(settings)
     environment = _environment(resolved, request.environ)
@@ -58,7 +59,8 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
         plan, copies = _plan(resolved, parts, run, environment, versions)
         small_inputs.write(copies)  # before the review, which looks into them
         document = yaml_text.load(plan.text, run.config, "config")
-        found = review(plan, backend, versions, document.lines, run)
+        found = review(plan, backend, versions, document.lines, run, _tell(progress, "measuring rows in tokens"))
+        sft_data.add_to_report(run, found.report)
         if found.errors:
             raise refuse(found.errors, parts.template.path)
         warnings = (*found.warnings, *(p for p in parts.data.problems if p.severity == "warning"))
@@ -191,6 +193,7 @@ def _plan(
     settings, backend = resolved.settings, resolved.backend
     native = backend.draft(settings, parts.data, parts.template.values, parts.model, launch_paths(run))
     native, copies = small_inputs.take(native, backend.file_keys(), run.inputs, os.path.dirname(parts.template.path))
+    checks = length_limits.to_plan(length_limits.of_settings(settings))
     loopai = {
         "format": plans.FORMAT,
         "task_id": settings.text("task_id"),
@@ -210,6 +213,7 @@ def _plan(
             "model": {"path": parts.model.path, "fingerprint": parts.model.fingerprint},
             "files": _file_entries(parts.data, copies),
         },
+        **({"checks": checks} if checks else {}),
     }
     metric, mode = ("eval_loss", "min") if parts.data.split("validation") else ("loss", "min")
     result = {"selection_metric": metric, "selection_mode": mode, "export_huggingface": False}

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from loopai_trainer.contract import Backend
 from loopai_trainer.errors import ConfigError
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import devices
-from loopai_trainer.operations import commands
+from loopai_trainer.operations import commands, token_lengths
 from loopai_trainer.operations.answer import problem_json
 from loopai_trainer.records import Plan, Problem, Versions
 
 
 class Review(NamedTuple):
-    """Red flags stand first in `warnings`."""
+    """Red flags stand first in `warnings`; `report` is what data_check_report.txt has to say of it, or empty."""
 
     warnings: tuple[Problem, ...]
     errors: tuple[Problem, ...]
     summary: Mapping[str, Any]
+    report: str = ""
 
 
-def review(plan: Plan, backend: Backend, versions: Versions, lines: Mapping[str, int], run: RunDir) -> Review:
-    """All findings on a final YAML; `lines` maps its keys to lines."""
+def review(
+    plan: Plan,
+    backend: Backend,
+    versions: Versions,
+    lines: Mapping[str, int],
+    run: RunDir,
+    progress: Callable[[int, int], None] | None = None,
+) -> Review:
+    """All findings on a final YAML; `lines` maps its keys to lines, `progress` hears of the rows that are measured."""
+    measured = token_lengths.measure(plan, backend, versions, progress)
     found = [
         *backend.red_flags(plan),
         *backend.template_problems(plan.native, lines, versions),
         *backend.check(plan, versions, devices.read_host(run.path)),
+        *measured.problems,
     ]
     return Review(
         tuple(problem for problem in found if problem.severity == "warning"),
         tuple(problem for problem in found if problem.severity == "error"),
-        backend.summary(plan),
+        {**backend.summary(plan), **measured.summary},
+        measured.report,
     )
 
 

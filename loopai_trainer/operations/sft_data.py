@@ -15,6 +15,7 @@ from loopai_trainer.files.rejected_rows import RejectedRows
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.files.snapshots import SnapshotWriter
 from loopai_trainer.files.tables import open_table
+from loopai_trainer.operations import dataset_info
 from loopai_trainer.operations.data_report import length_stats, report_text
 from loopai_trainer.operations.problem_tally import ProblemTally
 from loopai_trainer.operations.row_pass import FileFacts, RowPass, Split
@@ -29,6 +30,11 @@ _SOURCES: tuple[tuple[Split, str], ...] = (
     ("train", "train_input_dataset_path"),
     ("validation", "train_input_eval_dataset_path"),
 )
+_MAP_CODES = (
+    *("DATASET_INFO_KEY", "DATASET_INFO_VALUE", "DATASET_INFO_UNSUPPORTED", "DATASET_INFO_INCOMPLETE"),
+    *("TAG_NOT_MAPPED", "COLUMN_NOT_MAPPED", "COLUMN_NOT_FOUND"),
+)
+"""One correction of the registry mends all such rows."""
 
 
 @dataclass(slots=True)
@@ -105,6 +111,7 @@ class _Job:
     def read(self, progress: Progress | None) -> None:
         """Pass over each source file once."""
         paths = {name: self._settings.text(name) for _, name in _SOURCES}
+        info = dataset_info.load(self._settings)
         total = sum(os.path.getsize(path) for path in paths.values() if os.path.isfile(path))
         done = 0
         for where, name in _SOURCES:
@@ -112,7 +119,8 @@ class _Job:
                 continue
             path, before = os.path.abspath(paths[name]), done
             tell = None if progress is None else lambda count, before=before: progress(before + count, total)
-            facts, writer = self._read_file(where, path, self._settings.origin(name), tell)
+            settings = self._settings if info is None else self._mapped(info, path)
+            facts, writer = self._read_file(where, path, self._settings.origin(name), tell, settings)
             done += os.path.getsize(path) if os.path.isfile(path) else 0
             counts = Counts(facts.input, facts.usable, facts.rejected)
             self._files.append(facts)
@@ -120,17 +128,25 @@ class _Job:
         if progress is not None:
             progress(total, total)
 
+    def _mapped(self, info: dataset_info.DatasetInfo, path: str) -> Settings:
+        entry = info.entry_for(path)
+        for problem in entry.problems:
+            if problem not in self._tally.kept:
+                self._tally.add(problem)
+        return dataset_info.with_map(self._settings, entry)
+
     def _read_file(
-        self, where: Split, path: str, origin: str, tell: Callable[[int], None] | None
+        self, where: Split, path: str, origin: str, tell: Callable[[int], None] | None, settings: Settings
     ) -> tuple[FileFacts, SnapshotWriter]:
         writer = self._stack.enter_context(SnapshotWriter(self._run.prepared_data))
         one = RowPass(open_table(path), where, origin, self._tally, self._rejected)
-        facts = one.run(self._backend, self._settings, writer, self._seed, tell)
+        facts = one.run(self._backend, settings, writer, self._seed, tell)
         if not facts.usable and not facts.refused:
             code, message = ("NO_USABLE_ROWS", f"none of {facts.input} rows can be trained on")
+            hint = "mend the rows as the other findings say"
             if not facts.input:
-                code, message = "NO_ROWS", "the file holds no rows"
-            self._tally.add(Problem("error", code, where, f"{path}: {message}", path=path, origin=origin))
+                code, message, hint = "NO_ROWS", "the file holds no rows", "name a file that holds rows"
+            self._tally.add(Problem("error", code, where, f"{path}: {message}", hint, path=path, origin=origin))
         return facts, writer
 
     def compare(self) -> None:
@@ -201,6 +217,9 @@ class _Job:
         return first.message + (f" (and {more} more)" if more else "")
 
     def _advice(self) -> str:
+        by_map = next((p.hint for p in self._tally.kept if p.severity == "error" and p.code in _MAP_CODES), None)
+        if by_map is not None:
+            return by_map
         if self._rejected is None and any(facts.rejected for facts in self._files):
             return "mend the rows that the report lists, or leave them out with --bad-rows skip"
         return next((p.hint for p in self._tally.kept if p.severity == "error" and p.hint), "see the report")
@@ -227,6 +246,14 @@ class _Job:
     def _write_report(self, split: str, outcome: str) -> None:
         counts: dict[str, Counts] = {side.where: side.counts for side in self._sides}
         atomic.write_text(self._run.data_report, report_text(self._files, counts, self._tally, split, outcome))
+
+
+def add_to_report(run: RunDir, section: str) -> None:
+    """Put a section below what data_check_report.txt says already."""
+    if section:
+        with open(run.data_report, encoding="utf-8") as file:
+            before = file.read()
+        atomic.write_text(run.data_report, f"{before}\n{section}\n")
 
 
 def _as_dict(counts: Counts) -> dict[str, int]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from loopai_trainer import backends
 from loopai_trainer.contract import Backend
 from loopai_trainer.errors import SettingsError, UsageError
+from loopai_trainer.operations import dataset_info
 from loopai_trainer.records import Field, Settings
 from loopai_trainer.rules import settings as rules
 from loopai_trainer.rules import yaml_text
@@ -43,7 +44,7 @@ class Resolved(NamedTuple):
 
 
 def resolve(request: Request) -> Resolved:
-    """Settings by the order of interface section 2. Raises SettingsError."""
+    """Settings by the order of interface section 2. Raises SettingsError, and DataError for a registry that is none."""
     layers = _layers(request)
     keyword = {name: value for name, value in request.keyword.items() if value is not None}
     framework, stage = _framework(keyword, request.environ, layers)
@@ -52,7 +53,8 @@ def resolve(request: Request) -> Resolved:
     for field in fields:
         if field.flag and field.flag in request.backend_flags:
             keyword[field.name] = request.backend_flags[field.flag]
-    return Resolved(rules.resolve(fields, keyword, request.environ, layers), backend, fields)
+    settings = dataset_info.complete(rules.resolve(fields, keyword, request.environ, layers))
+    return Resolved(settings, backend, fields)
 
 
 def named_options(options: Sequence[str]) -> dict[str, str]:

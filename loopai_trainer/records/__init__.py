@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from loopai_trainer.records.rows import Remark as Remark
     from loopai_trainer.records.rows import Remarked as Remarked
     from loopai_trainer.records.rows import Row as Row
+    from loopai_trainer.records.rows import RowLength as RowLength
     from loopai_trainer.records.rows import Turn as Turn
     from loopai_trainer.records.setting import Field as Field
     from loopai_trainer.records.setting import Settings as Settings
@@ -55,6 +56,7 @@ _HOMES = {
         "Rejection",
         "Remark",
         "Remarked",
+        "RowLength",
     ),
     "setting": (
         "Field",

@@ -54,3 +54,18 @@ class Remarked:
 
     row: Row
     remarks: tuple[Remark, ...]
+
+
+class RowLength(NamedTuple):
+    """What training makes of a row, in tokens. `tokens` is the whole row, `kept` what training sees of it.
+
+    `prompt_lost`, `answer_lost`: tokens cut from the ends of prompts and of answers; `turns_lost`: question and answer
+    pairs left out whole. `exact` is False where a part of the row (a tool list, a huge text) was only estimated.
+    """
+
+    tokens: int
+    kept: int
+    prompt_lost: int = 0
+    answer_lost: int = 0
+    turns_lost: int = 0
+    exact: bool = True

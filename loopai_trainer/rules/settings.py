@@ -31,6 +31,9 @@ GENERAL: tuple[Field, ...] = (
     Field("bad_rows", "what rows that cannot be trained on do: stop prepare, or be left out", "--bad-rows", default="reject", choices=("reject", "skip")),
     Field("allow_overlap", "accept training rows that also stand in the evaluation data", None, default=False, kind="bool"),
     Field("split_seed", "seed of the validation split", "--split-seed", default=42, kind="int"),
+    Field("max_cut_share", "share of the rows (0 to 1) that may lose tokens at cutoff_len", None, default=0.05, kind="number"),
+    Field("length_sample", "rows whose length is measured in tokens: a number, or all", None, default="20000"),
+    Field("allow_template_mismatch", "accept a chat template whose tokens the model does not have", None, default=False, kind="bool"),
     Field("nproc_per_node", "training processes on this host, if not one per device", None, kind="int"),
 )  # fmt: skip
 

@@ -92,6 +92,9 @@ class StandIn:
     def check(self, plan: Plan, versions: Versions, host: Host) -> list[Problem]:
         return []
 
+    def row_meter(self, plan: Plan, versions: Versions) -> tuple[None, list[Problem]]:
+        return None, []
+
     def launch_problems(self, plan: Plan) -> list[Problem]:
         return []
 

@@ -39,6 +39,7 @@ class DataArguments:
     max_samples: Optional[int] = field(default=None)
     packing: bool | None = field(default=None)
     streaming: bool = field(default=False)
+    mask_history: bool = field(default=False)
     tokenized_path: str | None = field(default=None)
     mix_strategy: Literal["concat", "interleave_under"] = field(default="concat")
     image_max_pixels: int = field(default=768 * 768)
@@ -142,6 +143,90 @@ class AttentionFunction(StrEnum):
     AUTO = "auto"
     FA2 = "fa2"
 """
+TEMPLATE_PY = r"""
+class Template:
+    pass
+
+
+register_template(
+    name="qwen",
+    format_user=StringFormatter(slots=["<|im_start|>user\n{{content}}<|im_end|>\n<|im_start|>assistant\n"]),
+    format_assistant=StringFormatter(slots=["{{content}}<|im_end|>\n"]),
+    format_system=StringFormatter(slots=["<|im_start|>system\n{{content}}<|im_end|>\n"]),
+    format_function=FunctionFormatter(slots=["{{content}}<|im_end|>\n"], tool_format="qwen"),
+    format_tools=ToolFormatter(tool_format="qwen"),
+    default_system="Be brief.",
+    stop_words=["<|im_end|>"],
+    replace_eos=True,
+)
+
+register_template(
+    name="qwen2_vl",
+    format_user=StringFormatter(slots=["<|im_start|>user\n{{content}}<|im_end|>\n<|im_start|>assistant\n"]),
+    format_assistant=StringFormatter(slots=["{{content}}<|im_end|>\n"]),
+    stop_words=["<|im_end|>"],
+    replace_eos=True,
+    mm_plugin=get_mm_plugin(name="qwen2_vl", image_token="<|image_pad|>"),
+)
+
+register_template(
+    name="qwen3",
+    format_user=StringFormatter(slots=["<|im_start|>user\n{{content}}<|im_end|>\n<|im_start|>assistant\n"]),
+    format_assistant=StringFormatter(slots=["{{content}}<|im_end|>\n"]),
+    stop_words=["<|im_end|>"],
+    replace_eos=True,
+    template_class=ReasoningTemplate,
+)
+
+register_template(
+    name="llama3",
+    format_user=StringFormatter(
+        slots=[
+            (
+                "<|start_header_id|>user<|end_header_id|>\n\n{{content}}<|eot_id|>"
+                "<|start_header_id|>assistant<|end_header_id|>\n\n"
+            )
+        ]
+    ),
+    format_assistant=StringFormatter(slots=["{{content}}<|eot_id|>"]),
+    format_prefix=EmptyFormatter(slots=[{"bos_token"}]),
+    stop_words=["<|eot_id|>", "<|eom_id|>"],
+    replace_eos=True,
+)
+
+register_template(
+    name="llama2",
+    format_user=StringFormatter(slots=[{"bos_token"}, "[INST] {{content}} [/INST]"]),
+    format_system=StringFormatter(slots=["<<SYS>>\n{{content}}\n<</SYS>>\n\n"]),
+    template_class=Llama2Template,
+)
+
+register_template(
+    name="chatglm3",
+    format_user=StringFormatter(slots=[{"token": "<|user|>"}, "\n", "{{content}}", {"token": "<|assistant|>"}]),
+    format_prefix=EmptyFormatter(slots=[{"token": "[gMASK]"}, {"token": "sop"}]),
+    format_tools=StringFormatter(slots=["<tools>{{content}}"]),
+    efficient_eos=True,
+)
+
+register_template(name="default", format_user=StringFormatter(slots=["Human: {{content}}", {"eos_token"}, "\nAssistant:"]))
+register_template(name="phi_small", format_prefix=EmptyFormatter(slots=[{"<|endoftext|>"}]))
+register_template(name="odd", format_user=StringFormatter(slots=[7]))
+register_template(name="computed", format_user=made())
+register_template(name="alien", template_class=TheirTemplate)
+register_template(name=made())
+register_template(name="positional", format_user=StringFormatter(["<u>{{content}}"]))
+"""
+TOOL_UTILS = r"""
+QWEN_TOOL_PROMPT = (
+    "\n# Tools{tool_text}"
+    "\n{{end}}"
+)
+DEFAULT_TOOL_PROMPT = "You have:\n{tool_text}Use one of [{tool_names}]\n"
+LLAMA3_TOOL_PROMPT = "Today Date: {date}\n\n{tool_text}"
+NUMBER = 3
+MADE = str(3)
+"""
 SOURCES = {
     "llamafactory/__init__.py": "",
     "llamafactory/extras/constants.py": CONSTANTS,
@@ -150,6 +235,8 @@ SOURCES = {
     "llamafactory/hparams/finetuning_args.py": FINETUNING_ARGS,
     "llamafactory/hparams/generating_args.py": GENERATING_ARGS,
     "llamafactory/hparams/training_args.py": OWN_TRAINING_ARGS,
+    "llamafactory/data/template.py": TEMPLATE_PY,
+    "llamafactory/data/tool_utils.py": TOOL_UTILS,
     "transformers/training_args.py": THEIR_TRAINING_ARGS,
     "transformers/training_args_seq2seq.py": SEQ2SEQ,
     "transformers/trainer_utils.py": TRAINER_UTILS,

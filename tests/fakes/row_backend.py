@@ -6,13 +6,15 @@ from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations.sft_data import prepare_sft_data
 from loopai_trainer.records import Settings
 from loopai_trainer.rules.rows import row_check_for
+from loopai_trainer.rules.rows.mapping import DATASET_MAP, mapped_check
 
 
 class RowBackend:
     name = "rows"
 
     def row_check(self, settings, sample):
-        return row_check_for(sample)
+        mapping = settings.values.get(DATASET_MAP)
+        return row_check_for(sample) if mapping is None else mapped_check(mapping, sample)
 
 
 def prepare(run_path, train, evaluation=None, size=None, seed=42, progress=None, **settings):

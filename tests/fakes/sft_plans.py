@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fakes.safetensors_files import decoder_tensors, write_safetensors
+from fakes.tokenizer_files import write_tokenizer
 from loopai_trainer import backends
 from loopai_trainer.records import (
     Counts,
@@ -44,7 +45,7 @@ def make_model_folder(folder: Path, config: Mapping[str, Any] | None = None) -> 
     """A model folder that a check finds nothing wrong with."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen2", **(config or {})}))
-    (folder / "tokenizer.json").write_text("{}")
+    write_tokenizer(folder)
     write_safetensors(folder / "model.safetensors", decoder_tensors())
     return folder
 

@@ -103,6 +103,13 @@ def messages_rows():
     return rows
 
 
+def system_in_every_third():
+    chats = [[("user", q), ("assistant", a)] for q, a in zip(texts(11, 12), texts(12, 12), strict=True)]
+    for turns in chats[::3]:
+        turns.insert(0, ("system", "s"))
+    return [{"messages": [{"role": r, "content": c} for r, c in turns]} for turns in chats]
+
+
 def openai_rows():
     def call(*calls):
         return {
@@ -147,6 +154,42 @@ def bad_rows():
     ]
 
 
+def own_alpaca_rows():
+    """Alpaca rows under a user's own column names."""
+    names = {
+        "instruction": "question",
+        "input": "ctx",
+        "output": "input",
+        "system": "persona",
+        "history": "before",
+        "tools": "api",
+    }
+    return [{names[key]: value for key, value in row.items()} | {"id": n} for n, row in enumerate(alpaca_rows())]
+
+
+def own_sharegpt_rows():
+    """ShareGPT rows under a user's own column, key and role names."""
+    roles = {"human": "Q", "gpt": "A", "function_call": "call", "observation": "result", "system": "setup"}
+    return [
+        {
+            "dialog": [{"who": roles[turn["from"]], "text": turn["value"], "n": 1} for turn in row["conversations"]],
+            "persona": row["system"],
+            "api": row["tools"],
+        }
+        for row in sharegpt_rows()
+    ]
+
+
+OWN_COLUMNS = {
+    "prompt": "question",
+    "query": "ctx",
+    "response": "input",
+    "system": "persona",
+    "history": "before",
+    "tools": "api",
+}
+OWN_TAGS = {"role_tag": "who", "content_tag": "text", "user_tag": "Q", "assistant_tag": "A", "observation_tag": "result",
+            "function_tag": "call", "system_tag": "setup"}  # fmt: skip
 CHATS = {"formatting": "sharegpt", "columns": {"messages": "conversations", "system": "system", "tools": "tools"}}
 MESSAGES = {"formatting": "sharegpt", "columns": {"messages": "messages"}, "tags": TAGS}
 CASES = {
@@ -169,7 +212,27 @@ CASES = {
         {**MESSAGES, "columns": {"messages": "messages", "tools": "tools"}},
         openai_reference(),
     ),
+    "own-alpaca": (own_alpaca_rows(), "a.jsonl", {"columns": OWN_COLUMNS}, None),
+    "own-sharegpt": (
+        own_sharegpt_rows(),
+        "s.jsonl",
+        {
+            "formatting": "sharegpt",
+            "columns": {"messages": "dialog", "system": "persona", "tools": "api"},
+            "tags": OWN_TAGS,
+        },
+        None,
+    ),
+    "partial-tags": (
+        system_in_every_third(),
+        "m.jsonl",
+        # Clears system_tag, so that rows with a system turn are dropped.
+        {**MESSAGES, "tags": {key: TAGS[key] for key in ("role_tag", "content_tag", "user_tag", "assistant_tag")}},
+        None,
+    ),
 }
+BY_REGISTRY = ("own-alpaca", "own-sharegpt", "partial-tags")
+"""Prepared with --dataset-info; the others by their usual names."""
 
 
 def write_rows(path, rows):
@@ -194,7 +257,8 @@ def examples(tmp_path_factory, lf_env):
             write_rows(folder / "reference.jsonl", reference)
         read_name = file_name if reference is None else "reference.jsonl"
         (folder / "dataset_info.json").write_text(json.dumps({"data": {"file_name": read_name, **entry}}))
-        reports[name] = prepare(folder / "run", folder / file_name, bad_rows="skip")
+        info = str(folder / "dataset_info.json") if name in BY_REGISTRY else None
+        reports[name] = prepare(folder / "run", folder / file_name, bad_rows="skip", train_input_dataset_info=info)
         prepared = os.path.dirname(reports[name].registry.path)
         jobs += [{"dataset_dir": str(folder), "dataset": "data"}, {"dataset_dir": prepared, "dataset": "train"}]
     (root / "jobs.json").write_text(json.dumps(jobs))
@@ -235,5 +299,5 @@ def test_the_snapshot_trains_what_the_source_would(examples, name):
 
 def test_nothing_but_the_bad_rows_is_missing(examples):
     usable = {name: report.splits[0].counts.usable for name, (_, _, report) in examples.items()}
-    assert usable.pop("alpaca-bad") == 3
-    assert usable == {name: len(rows) for name, (rows, _, _, _) in CASES.items() if name != "alpaca-bad"}
+    assert (usable.pop("alpaca-bad"), usable.pop("partial-tags")) == (3, 8)
+    assert usable == {name: len(rows) for name, (rows, _, _, _) in CASES.items() if name in usable}

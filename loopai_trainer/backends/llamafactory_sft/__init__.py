@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from loopai_trainer.contract import Backend, RowCheck
+    from loopai_trainer.contract import Backend, RowCheck, RowMeter
     from loopai_trainer.records import (
         ApprovedPlan,
         Artefact,
@@ -48,10 +48,12 @@ class LlamaFactorySft:
         return FIELDS
 
     def row_check(self, settings: Settings, sample: Sequence[object]) -> tuple[str, RowCheck]:
-        """Alpaca, ShareGPT or messages, by the first rows."""
+        """By the user's own registry entry, else Alpaca, ShareGPT or messages by the first rows."""
         from loopai_trainer.rules.rows import row_check_for
+        from loopai_trainer.rules.rows.mapping import DATASET_MAP, mapped_check
 
-        return row_check_for(sample)
+        mapping = settings.values.get(DATASET_MAP)
+        return row_check_for(sample) if mapping is None else mapped_check(mapping, sample)
 
     def probe(self, environment: Environment) -> Versions:
         """The installed llamafactory and everything beside it."""
@@ -92,6 +94,12 @@ class LlamaFactorySft:
         from loopai_trainer.backends.llamafactory_sft.check import check
 
         return check(plan, versions, host)
+
+    def row_meter(self, plan: Plan, versions: Versions) -> tuple[RowMeter | None, list[Problem]]:
+        """The model's own tokenizer, the chosen template and LLaMA-Factory's way to cut."""
+        from loopai_trainer.backends.llamafactory_sft.lengths import row_meter
+
+        return row_meter(plan, versions)
 
     def launch_problems(self, plan: Plan) -> list[Problem]:
         """A fixed MASTER_PORT that is taken."""

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 
 from loopai_trainer.backends.llamafactory_sft import disk, schedule
 from loopai_trainer.backends.llamafactory_sft.check_method import method_problems
+from loopai_trainer.backends.llamafactory_sft.deepspeed import deepspeed_problems
 from loopai_trainer.backends.llamafactory_sft.launch import OWNED, needs_torchrun
 from loopai_trainer.backends.llamafactory_sft.model_folder import ModelFolder, read_model_folder
+from loopai_trainer.backends.llamafactory_sft.template_fit import fit_problems
 from loopai_trainer.host.devices import device_problems
 from loopai_trainer.records import Host, Plan, Problem, Versions
+from loopai_trainer.rules import length_limits
 
 FILE_KEYS = ("deepspeed", "fsdp_config", "accelerator_config")
 """Small files that training reads: copied into `inputs/`, so that the hash covers them."""
@@ -52,9 +55,11 @@ def check(plan: Plan, versions: Versions, host: Host) -> list[Problem]:
     native = plan.native
     model = read_model_folder(str(native.get("model_name_or_path")))
     facts = Facts(plan, native, versions, host, model, schedule.of_plan(plan))
-    rules = (_identity, _uncovered, _output, _evaluation, _saving, _launch, _disk)
+    rules = (_identity, _uncovered, _output, _evaluation, _saving, _launch, _deepspeed, _disk)
     found = [*model.problems, *(problem for rule in rules for problem in rule(facts))]
     found += method_problems(native, model, versions)
+    limits, wrong = length_limits.of_plan(plan.loopai)
+    found += [*wrong, *fit_problems(native, model.config, versions, allowed=limits.allow_template_mismatch)]
     return sorted(found, key=lambda problem: problem.severity)
 
 
@@ -105,6 +110,9 @@ def _output(facts: Facts) -> Iterator[Problem]:
         yield _error(
             "OUTPUT_ELSEWHERE", message, "set output_dir back, or prepare with another --output-dir", "output_dir"
         )
+    if os.path.isdir(run) and not os.access(run, os.W_OK | os.X_OK):
+        message = f"{run} cannot be written: there would be no checkpoints"
+        yield _error("OUTPUT_NOT_WRITABLE", message, "see to its permissions, or to the mount", "output_dir")
     left = sorted(name for name in (os.listdir(folder) if os.path.isdir(folder) else []) if not name.startswith("."))
     if left:
         shown = ", ".join(left[:4]) + (", ..." if len(left) > 4 else "")
@@ -173,6 +181,7 @@ def _launch(facts: Facts) -> Iterator[Problem]:
     use_cpu = native.get("use_cpu") is True
     if not use_cpu:
         yield from device_problems(launch["devices"], facts.host)
+        yield from _processes(launch)
         if not launch["devices"] and any(native.get(key) is True for key in ("bf16", "fp16", "pure_bf16")):
             message = "half precision without a device: LLaMA-Factory refuses it on a CPU"
             yield _error("BF16_ON_CPU", message, "set use_cpu: true and bf16: false, or name --devices", "bf16")
@@ -183,6 +192,18 @@ def _launch(facts: Facts) -> Iterator[Problem]:
     if needs_torchrun(facts.plan) and blank:
         message = "the environment's path has a blank: LLaMA-Factory cannot start torchrun from it"
         yield _error("BLANK_IN_PATH", message, "use an environment whose path has no blank", "loopai.backend.python")
+
+
+def _processes(launch: Mapping[str, Any]) -> Iterator[Problem]:
+    named = [name for name in str(launch["devices"]).split(",") if name.strip()]
+    if named and int(launch["nproc_per_node"] or 1) > len(named):
+        message = f"{launch['nproc_per_node']} processes for {len(named)} devices: each process needs a GPU of its own"
+        hint = "name more --devices, or leave nproc_per_node out"
+        yield _error("PROCESSES_EXCEED_DEVICES", message, hint, "loopai.launch.nproc_per_node")
+
+
+def _deepspeed(facts: Facts) -> Iterator[Problem]:
+    yield from deepspeed_problems(facts.native, facts.steps)
 
 
 def _disk(facts: Facts) -> Iterator[Problem]:

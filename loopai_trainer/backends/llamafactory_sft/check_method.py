@@ -1,12 +1,12 @@
-"""Rules on the training method: LoRA targets, quantisation, DeepSpeed and FSDP, and the packages that they need."""
+"""Rules on the training method: LoRA targets, quantisation with ZeRO-3 and FSDP, and the packages that they need."""
 
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from loopai_trainer.backends.llamafactory_sft.deepspeed import deepspeed_config, zero_stage
 from loopai_trainer.backends.llamafactory_sft.model_folder import ModelFolder, module_names
 from loopai_trainer.records import Problem, Severity, Versions
 
@@ -41,7 +41,6 @@ def method_problems(native: Mapping[str, Any], model: ModelFolder, versions: Ver
     return [
         *_targets(native, model),
         *_quantisation(native, model, sharded),
-        *_deepspeed(native),
         *_packages(native, versions),
     ]
 
@@ -93,41 +92,9 @@ def _quantisation(native: Mapping[str, Any], model: ModelFolder, sharded: str) -
             yield _problem("warning", "QUANT_WITH_SHARDING", message, hint, "quantization_bit")
 
 
-def _deepspeed(native: Mapping[str, Any]) -> Iterator[Problem]:
-    config = deepspeed_config(native)
-    if not config:
-        return
-    zero = config.get("zero_optimization")
-    zero = zero if isinstance(zero, dict) else {}
-    if zero.get("stage") == 3 and zero.get("stage3_gather_16bit_weights_on_model_save") is not True:
-        message = "ZeRO-3 without stage3_gather_16bit_weights_on_model_save: checkpoints would hold no usable weights"
-        hint = "set stage3_gather_16bit_weights_on_model_save: true in the DeepSpeed JSON"
-        yield _problem("error", "ZERO3_NO_WEIGHTS", message, hint, "deepspeed")
-    for theirs, ours in (
-        ("train_micro_batch_size_per_gpu", "per_device_train_batch_size"),
-        ("gradient_accumulation_steps", "gradient_accumulation_steps"),
-    ):
-        if config.get(theirs, "auto") not in ("auto", native.get(ours)):
-            message = f"the DeepSpeed JSON says {theirs} {config[theirs]}, the YAML says {ours} {native.get(ours)}"
-            yield _problem("error", "DEEPSPEED_MISMATCH", message, f'set {theirs} to "auto" in the JSON', ours)
-
-
-def deepspeed_config(native: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The DeepSpeed configuration, from the YAML or from the file that it names; empty if there is none to read."""
-    value = native.get("deepspeed")
-    if isinstance(value, str):
-        try:
-            with open(value, "rb") as file:
-                value = json.load(file)
-        except (OSError, ValueError):
-            return {}
-    return value if isinstance(value, dict) else {}
-
-
 def _sharded(native: Mapping[str, Any]) -> str:
     """What shards the weights, if anything does."""
-    zero = deepspeed_config(native).get("zero_optimization")
-    if isinstance(zero, dict) and zero.get("stage") == 3:
+    if zero_stage(deepspeed_config(native)) == 3:
         return "ZeRO-3"
     return "FSDP" if native.get("fsdp") else ""
 

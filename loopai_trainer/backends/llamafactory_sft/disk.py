@@ -11,6 +11,8 @@ from loopai_trainer.records import Problem
 
 ADAM_BYTES = 8
 """Two float32 moments a trained parameter."""
+MASTER_BYTES = 4
+"""The float32 copy of a trained parameter that DeepSpeed keeps, and saves, beside the moments."""
 CACHE_FACTOR = 7
 """LLaMA-Factory's tokenised cache is about 7 times its data (measured, 0.9.5)."""
 GB = 1_000_000_000
@@ -27,11 +29,14 @@ class Estimate(NamedTuple):
 def estimate(native: Mapping[str, Any], weights: Weights, steps: schedule.Schedule, data_bytes: int) -> Estimate:
     """Checkpoints kept, one more while the next is saved, the final weights, and the data caches."""
     saved, trained = _saved_and_trained(native, weights)
-    optimizer = 0 if native.get("save_only_model") is True else ADAM_BYTES * trained
+    each, what = (ADAM_BYTES, "Adam moments")
+    if native.get("deepspeed"):
+        each, what = (ADAM_BYTES + MASTER_BYTES, "Adam moments and float32 weights")
+    optimizer = 0 if native.get("save_only_model") is True else each * trained
     kept = _kept(native, steps.total_steps)
     cache = CACHE_FACTOR * data_bytes
     formula = (
-        f"({kept} kept + 1 during a save) x ({saved / GB:.1f} GB weights + {optimizer / GB:.1f} GB Adam moments)"
+        f"({kept} kept + 1 during a save) x ({saved / GB:.1f} GB weights + {optimizer / GB:.1f} GB {what})"
         f" + {saved / GB:.1f} GB final weights + {cache / GB:.1f} GB data cache"
     )
     return Estimate((kept + 1) * saved, (kept + 1) * (saved + optimizer) + saved + cache, formula)

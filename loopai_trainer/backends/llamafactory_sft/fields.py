@@ -22,5 +22,6 @@ FIELDS: tuple[Field, ...] = (
         "LLaMA-Factory registry that describes the data: FILE[:NAME]",
         "--dataset-info",
         ("TRAIN_DATASET_INFO",),
+        aliases=("dataset_info",),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +12,14 @@ from loopai_trainer.backends.llamafactory_sft.checkpoints import TOKENIZER_FILES
 from loopai_trainer.files import safetensors
 from loopai_trainer.records import Problem
 
+SMALL_FILES = (
+    "config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "chat_template.jinja", "merges.txt", *TOKENIZER_FILES,
+)  # fmt: skip
+"""Files beside the weights that are read as they are: a clone without Git LFS may have left pointers of any of them."""
+
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\.(safetensors|bin)$")
+_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _BYTES: Mapping[str, int] = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2, "I64": 8, "I32": 4, "I16": 2}
 
 
@@ -40,12 +49,19 @@ def read_model_folder(path: str) -> ModelFolder:
     if not any(name in TOKENIZER_FILES or name.endswith(".tiktoken") for name in os.listdir(path)):
         message = f"no tokenizer files in {path}: LLaMA-Factory would train on rows without text and say nothing"
         problems.append(_problem("TOKENIZER_MISSING", message, "put the model's tokenizer files there", path))
-    names = _weight_files(path)
+    problems += _small_file_problems(path)
+    index = _index(path)
+    names = sorted(set(index.values())) if index else _weight_files(path)
     if not names:
         hint = "copy the model's *.safetensors there"
         problems.append(_problem("WEIGHTS_MISSING", f"no weights in {path}", hint, path))
     faults = list(_weight_problems(path, names))
+    if not index and names and all(map(_SHARD.search, names)):
+        message = f"{path} holds shards of weights ({names[0]}, ...) without their index: they would not be found"
+        faults.append(_problem("SHARD_INDEX_MISSING", message, f"put {_INDEXES[0]} there", path))
     weights = None if faults or not names else _weights(path, names)
+    if weights is not None and weights.tensors:
+        faults += _missing_tensors(path, index, weights)
     return ModelFolder(config or {}, weights, (*problems, *faults))
 
 
@@ -58,12 +74,40 @@ def module_names(weights: Weights) -> frozenset[str]:
     )
 
 
-def _weight_files(path: str) -> list[str]:
-    """What transformers would load: an index's shards, else safetensors, else PyTorch files."""
-    for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
+def _index(path: str) -> dict[str, str]:
+    """Tensor -> shard, as the folder's index says; empty without one. A whole file goes before it, as it is loaded."""
+    if os.path.isfile(os.path.join(path, "model.safetensors")):
+        return {}
+    for index in _INDEXES:
         mapping = (_json_object(os.path.join(path, index)) or {}).get("weight_map")
         if isinstance(mapping, dict):
-            return sorted({str(name) for name in mapping.values()})
+            return {str(tensor): str(name) for tensor, name in mapping.items()}
+    return {}
+
+
+def _missing_tensors(path: str, index: Mapping[str, str], weights: Weights) -> Iterator[Problem]:
+    """Tensors that the index names and no shard holds: a loader makes them up at random and only logs it."""
+    missing = [tensor for tensor in index if tensor not in weights.tensors]
+    if missing:
+        message = f"the index names {len(missing)} tensors that the shards do not hold ({', '.join(missing[:3])}, ...)"
+        yield _problem("WEIGHTS_INCOMPLETE", message, "download the model again", path)
+
+
+def _small_file_problems(path: str) -> Iterator[Problem]:
+    for name in SMALL_FILES:
+        file_path = os.path.join(path, name)
+        if not os.path.isfile(file_path):
+            continue
+        if _starts_as_pointer(file_path):
+            message = f"{name}: it is a Git LFS pointer, not the file (run `git lfs pull` where it was cloned)"
+            yield _problem("MODEL_LFS_POINTER", message, "download the model again", file_path)
+        elif name in ("tokenizer.json", "tokenizer_config.json") and _json_object(file_path) is None:
+            message = f"{name}: it is not a whole JSON object"
+            yield _problem("TOKENIZER_DAMAGED", message, "download the model's tokenizer again", file_path)
+
+
+def _weight_files(path: str) -> list[str]:
+    """What transformers would load without an index: safetensors, else PyTorch files."""
     names = sorted(os.listdir(path))
     found = [name for name in names if name.endswith(".safetensors") and not name.startswith("adapter_")]
     return found or [name for name in names if name.startswith("pytorch_model") and name.endswith(".bin")]

@@ -137,3 +137,13 @@ def test_what_an_earlier_prepare_left_is_removed(tmp_path):
         (tmp_path / name).write_text("x")
     remove_others(str(tmp_path), [str(tmp_path / "train-1.parquet")])
     assert sorted(os.listdir(tmp_path)) == ["notes.txt", "train-1.parquet"]
+
+
+def test_rows_in_order_reads_the_groups_that_are_wanted(tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshots, "GROUP_ROWS", 4)
+    rows = [row(number) for number in range(11)]
+    path = written(tmp_path, rows).path
+    assert [one for group in snapshots.rows_in_order(path, iter(range(11))) for one in group] == rows
+    assert list(snapshots.rows_in_order(path, iter([1, 3, 10]))) == [[rows[1], rows[3]], [rows[10]]]
+    assert list(snapshots.rows_in_order(path, iter([]))) == []
+    assert list(snapshots.rows_in_order(path, iter([2, 99]))) == [[rows[2]]]

@@ -89,6 +89,10 @@ def test_devices_that_are_there_raise_no_problem(text):
         ("0-1", HOST, "error", "DEVICES_INVALID"),
         ("0,2", HOST, "error", "DEVICE_NOT_FOUND"),
         ("GPU-99", HOST, "error", "DEVICE_NOT_FOUND"),
+        ("0,GPU-11aa-22", HOST, "error", "DEVICES_INVALID"),
+        ("GPU-1,GPU-11", HOST, "error", "DEVICES_INVALID"),
+        ("GPU-", HOST, "error", "DEVICES_INVALID"),
+        ("0,1,2,3", HOST, "error", "DEVICE_NOT_FOUND"),
         ("0", Host((), 1, 1), "warning", "NO_DEVICE"),
     ],
 )

@@ -48,6 +48,34 @@ def test_sft_03b_reasons_of_lost_chats_are_told_apart(tmp_path):
     assert error.details["counts"]["train"]["usable"] == 2
 
 
+def registry(case):
+    return str(CASES / case / "dataset_info.json")
+
+
+def test_sft_04a_partial_tags_do_not_lose_the_system_turns(tmp_path):
+    error = refused(tmp_path, "SFT-04A", train_input_dataset_info=registry("SFT-04A"))
+    assert found(error) == [("TAG_NOT_MAPPED", 1, "messages[0].role"), ("TAG_NOT_MAPPED", 3, "messages[0].role")]
+    assert "does not name system_tag, and to give 'tags' clears those left out" in error.problems[0].message
+    assert error.hint == 'add "system_tag": "system" to the entry\'s tags'
+    assert error.details["counts"]["train"] == {"input": 3, "usable": 1, "rejected": 2}
+    assert prepare(tmp_path, CASES / "SFT-04A" / "data.jsonl").splits[0].counts.usable == 3, "without the registry"
+
+
+def test_sft_10a_format_is_not_formatting(tmp_path):
+    error = refused(tmp_path, "SFT-10A", train_input_dataset_info=registry("SFT-10A"))
+    first = error.problems[0]
+    assert (first.code, first.line, first.field, first.path) == (
+        "DATASET_INFO_KEY",
+        7,
+        "data.format",
+        registry("SFT-10A"),
+    )
+    assert "did you mean 'formatting'?" in first.message
+    assert error.hint == "rename 'format' to 'formatting'"
+    assert error.message == "2 of 2 rows cannot be trained on"
+    assert error.details["counts"]["train"]["usable"] == 0
+
+
 def test_sft_05a_tool_lists_that_are_no_json(tmp_path):
     error = refused(tmp_path, "SFT-05A")
     assert found(error)[:2] == [("TOOLS_INVALID", 2, "tools"), ("TOOLS_INVALID", 3, "tools")]
@@ -97,3 +125,7 @@ def test_sft_12a_no_system_prompt_is_made_up(tmp_path):
     report = prepare(tmp_path, CASES / "SFT-12A" / "data.jsonl")
     assert [row.system for row in rows_at(report.splits[0].snapshot.path, [0, 1]).values()] == ["", ""]
     assert report.splits[0].format == "messages"
+    report = prepare(tmp_path, CASES / "SFT-12A" / "data.jsonl", train_input_dataset_info=registry("SFT-12A"))
+    assert [row.system for row in rows_at(report.splits[0].snapshot.path, [0, 1]).values()] == ["", ""]
+    assert [(p.code, p.severity, p.line) for p in report.problems] == [("OPENAI_SYSTEM_PROMPT", "warning", 4)]
+    assert "detailed thinking off" in report.problems[0].message

@@ -1,9 +1,10 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes.llamafactory_env import DISTRIBUTIONS
+from fakes.llamafactory_env import DISTRIBUTIONS, make_environment, versions_of
 from fakes.safetensors_files import write_safetensors
 from fakes.sft_plans import input_file, make_model_folder, make_plan
 
@@ -214,10 +215,10 @@ def test_quantisation_rules(run, tmp_path, template, config, expected):
     assert codes(run, template=template, model=model, installed=installed) == expected
 
 
-def test_a_deepspeed_batch_size_that_differs_is_refused(run):
-    config = {**ZERO3, "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": "auto"}
-    (problem,) = found(run, template={"deepspeed": config}, installed={"deepspeed": "0.18"})
-    assert (problem.code, problem.field) == ("DEEPSPEED_MISMATCH", "per_device_train_batch_size")
+def test_more_processes_than_devices_are_refused(run):
+    assert codes(run, launch={"devices": "0,1", "nproc_per_node": 3}) == ["PROCESSES_EXCEED_DEVICES"]
+    assert codes(run, launch={"devices": "0,1", "nproc_per_node": 2}) == []
+    assert codes(run, launch={"devices": "", "nproc_per_node": 3}, template={"use_cpu": True}) == []
 
 
 @pytest.mark.parametrize("report_to", ["wandb", ["tensorboard"]])
@@ -255,3 +256,22 @@ def test_a_deepspeed_file_that_is_gone_is_told_once(run):
     plan = make_plan(run, template={"deepspeed": gone.path}, files=(gone,))
     Path(gone.path).unlink()
     assert [p.code for p in check(plan, versions(deepspeed="0.18"), HOST)] == ["FILE_INVALID"]
+
+
+def test_a_run_folder_that_cannot_be_written_is_refused(run, monkeypatch):
+    import os
+
+    plan = make_plan(run)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != str(run))
+    assert [p.code for p in check(plan, versions(), HOST)] == ["OUTPUT_NOT_WRITABLE"]
+
+
+def test_a_template_that_does_not_fit_is_refused_and_may_be_allowed(run, tmp_path):
+    held = versions_of(make_environment(tmp_path / "env"))
+    plan = make_plan(run, native={"template": "llama3"})
+    (problem,) = check(plan, held, HOST)
+    assert (problem.severity, problem.code) == ("error", "TEMPLATE_MISMATCH")
+    allowed = replace(
+        plan, values={**plan.values, "loopai": {**plan.loopai, "checks": {"allow_template_mismatch": True}}}
+    )
+    assert [(p.severity, p.code) for p in check(allowed, held, HOST)] == [("warning", "TEMPLATE_MISMATCH")]

@@ -52,3 +52,12 @@ def test_the_data_cache_counts():
 def test_less_than_the_weights_is_an_error_less_than_all_a_warning(free, severities):
     problems = disk.disk_problems(disk.Estimate(50, 100, "formula"), free)
     assert [problem.severity for problem in problems] == severities
+
+
+def test_deepspeed_saves_float32_weights_too():
+    plain = estimate(finetuning_type="full", save_steps=100)
+    sharded = estimate(finetuning_type="full", save_steps=100, deepspeed={})
+    assert sharded == plain
+    sharded = estimate(finetuning_type="full", save_steps=100, deepspeed={"zero_optimization": {"stage": 2}})
+    assert sharded.total - plain.total == 2 * 4 * 40_100
+    assert "Adam moments and float32 weights" in sharded.formula

@@ -5,6 +5,7 @@ from fakes.safetensors_files import decoder_tensors, write_safetensors
 from fakes.sft_plans import make_model_folder
 
 from loopai_trainer.backends.llamafactory_sft.model_folder import module_names, read_model_folder
+from loopai_trainer.files import safetensors
 
 
 def codes(folder):
@@ -70,3 +71,43 @@ def test_pytorch_weights_are_taken_as_they_are_but_pointers_are_not(model):
     assert found.problems == () and found.weights.parameters == 500 and found.weights.tensors == {}
     (model / "pytorch_model.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid")
     assert codes(model) == ["MODEL_LFS_POINTER"]
+
+
+def test_shards_that_hold_less_than_their_index_says(model):
+    (model / "model.safetensors").rename(model / "model-00001-of-00001.safetensors")
+    shard = "model-00001-of-00001.safetensors"
+    held = read_names(model / shard)
+    index = {"weight_map": dict.fromkeys([*held, "model.layers.9.mlp.up_proj.weight"], shard)}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    (problem,) = read_model_folder(str(model)).problems
+    assert problem.code == "WEIGHTS_INCOMPLETE" and "model.layers.9.mlp.up_proj.weight" in problem.message
+    index["weight_map"].popitem()
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert codes(model) == []
+
+
+def read_names(path):
+    return [tensor.name for tensor in safetensors.read_header(str(path))]
+
+
+def test_shards_without_an_index(model):
+    (model / "model.safetensors").rename(model / "model-00001-of-00002.safetensors")
+    assert codes(model) == ["SHARD_INDEX_MISSING"]
+
+
+def test_a_whole_file_goes_before_an_index_that_was_left_behind(model):
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "gone.safetensors"}}))
+    assert codes(model) == []
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "merges.txt"])
+def test_pointers_in_place_of_small_files(model, name):
+    (model / name).write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    (problem,) = read_model_folder(str(model)).problems
+    assert problem.code == "MODEL_LFS_POINTER" and problem.path.endswith(name)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_torn_tokenizer(model, name):
+    (model / name).write_text((model / name).read_text()[:-9])
+    assert codes(model) == ["TOKENIZER_DAMAGED"]

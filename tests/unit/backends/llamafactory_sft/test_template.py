@@ -90,6 +90,8 @@ def test_what_the_annotations_allow_is_accepted(versions, key, value):
         ("learning_rte", "did you mean learning_rate?"),
         ("evaluation_strategy", "it is called eval_strategy now"),
         ("lora_r", "it is called lora_rank now"),
+        ("per_gpu_train_batch_size", "it is called per_device_train_batch_size now"),
+        ("train_micro_batch_size_per_gpu", "it is called per_device_train_batch_size now"),
         ("save_safetensors", "remove it: checkpoints are always safetensors now"),
         ("zzzzzz", "remove it"),
     ],
