@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,10 @@ TESTS = Path(__file__).resolve().parent.parent
 LIMIT_S = 60.0
 
 CALLER = """
-import os, sys
+import os, signal, sys
+ignored = [int(number) for number in os.environ.pop("IGNORED").split()]
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
 from loopai_trainer.cli.fast import main
 sys.argv = ["trainer", *sys.argv[1:]]
 sys.exit(main())
@@ -89,11 +92,11 @@ class PreparedRun:
         path = os.pathsep.join((str(TESTS), str(TESTS / "fakes" / "site")))
         return {**kept, **dirs, "HOME": str(self.root), "PYTHONPATH": path}
 
-    def call(self, *words: str) -> "subprocess.Popen[bytes]":
-        """Start `trainer WORDS` as a process in a session of its own."""
+    def call(self, *words: str, ignored: Sequence[int] = ()) -> "subprocess.Popen[bytes]":
+        """Start `trainer WORDS` as a process in a session of its own; of the signals only `ignored` are ignored."""
         return subprocess.Popen(
             [sys.executable, "-c", CALLER, *words],
-            env=self.env,
+            env={**self.env, "IGNORED": " ".join(str(int(number)) for number in ignored)},
             cwd=self.root,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -101,9 +104,9 @@ class PreparedRun:
             start_new_session=True,
         )
 
-    def start(self) -> "subprocess.Popen[bytes]":
+    def start(self, ignored: Sequence[int] = ()) -> "subprocess.Popen[bytes]":
         """Start `trainer run-prepared` with the right hash."""
-        return self.call("run-prepared", self.run.config, "--sha256", self.sha256, "--json")
+        return self.call("run-prepared", self.run.config, "--sha256", self.sha256, "--json", ignored=ignored)
 
     def run_to_end(self) -> tuple[int, dict[str, Any]]:
         """(exit code, JSON answer) of one whole `trainer run-prepared`."""

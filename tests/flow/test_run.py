@@ -1,5 +1,6 @@
 """One run from call to result, as its processes really behave."""
 
+import contextlib
 import json
 import os
 import signal
@@ -107,6 +108,20 @@ def test_nonfinite_metrics_are_null_and_named(prepare):
     assert run.state()["loss"] is None
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_the_callers_parent_had_ignored_stays_ignored(prepare, tmp_path, number):
+    """As under `nohup`: such a caller is to stay."""
+    hold = tmp_path / "hold"
+    hold.touch()
+    run = prepare(hold_file=str(hold))
+    caller = run.start(ignored=[number])
+    wait_for(lambda: run.state().get("current_step") == 3)
+    os.killpg(caller.pid, number)
+    hold.unlink()
+    code, document = answer(caller)
+    assert (code, document["status"]) == (0, "completed")
+
+
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
 def test_signals_to_the_callers_group_detach(prepare, tmp_path, number):
     hold = tmp_path / "hold"
@@ -142,6 +157,15 @@ def test_much_output_is_kept_within_bounds_and_blocks_nobody(prepare):
     assert max(sizes) <= 64 * 1024 * 1024
 
 
+def open_files(pid):
+    """What a process has open; a descriptor that it closes while it is looked at is left out."""
+    found = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return found
+
+
 def test_a_descriptor_of_the_caller_does_not_reach_the_worker(prepare, tmp_path):
     hold = tmp_path / "hold"
     hold.touch()
@@ -155,7 +179,7 @@ def test_a_descriptor_of_the_caller_does_not_reach_the_worker(prepare, tmp_path)
     assert run.locked() == (True, True)
     for name in ("worker", "keeper", "training"):
         pid = run.state()[name]["pid"]
-        inherited = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+        inherited = open_files(pid)
         assert any("/dev/null" in path or "memfd" in path for path in inherited)
         locks = {path for path in inherited if path.endswith(".lock")}
         assert (
