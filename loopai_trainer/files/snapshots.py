@@ -24,7 +24,7 @@ from loopai_trainer.records import InputFile, Row, Turn
 
 READ_ONLY = 0o444
 GROUP_ROWS = 10_000
-GROUP_CHARACTERS = 8 << 20
+GROUP_CHARACTERS = 2 << 20
 """A row group is written when it has this many rows or characters: what bounds the memory of writer and reader."""
 
 _TURN = pyarrow.struct([pyarrow.field("role", pyarrow.string()), pyarrow.field("content", pyarrow.string())])
@@ -94,6 +94,8 @@ class SnapshotWriter:
         characters = self._columns.add(row)
         if self._columns.full():
             self._writer.write_table(self._columns.take())
+            # What a row group took is not kept for the next one: the pool would hold several times as much.
+            pyarrow.default_memory_pool().release_unused()
         return characters
 
     def add_table(self, table: Any) -> None:
@@ -113,7 +115,7 @@ class SnapshotWriter:
     def close(self) -> str:
         """Write what is left; gives the temporary path. The file still goes away with the context."""
         self._write_tables()
-        if self._columns.lines:
+        if self._columns.rows:
             self._writer.write_table(self._columns.take())
         self._writer.close()
         self._file.sync()
@@ -243,50 +245,41 @@ def remove_others(folder: str, wanted: Sequence[str]) -> None:
 
 
 class _Columns:
-    """Rows as columns, until they are enough for a row group."""
+    """Rows, until they are enough for a row group; then they are made into columns."""
 
     def __init__(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
-        self.roles: list[str] = []
-        self.contents: list[str] = []
-        self.turns: list[int] = [0]
-        self.systems: list[str] = []
-        self.tools: list[str] = []
-        self.lines: list[int] = []
+        self.rows: list[Row] = []
         self.characters = 0
 
     def add(self, row: Row) -> int:
-        characters = len(row.system) + len(row.tools)
-        roles, contents = self.roles, self.contents
-        for role, content in row.messages:
-            roles.append(role)
-            contents.append(content)
+        messages, system, tools, _ = row
+        characters = len(system) + len(tools)
+        for _, content in messages:
             characters += len(content)
-        self.turns.append(len(roles))
-        self.systems.append(row.system)
-        self.tools.append(row.tools)
-        self.lines.append(row.source_line)
+        self.rows.append(row)
         self.characters += characters
         return characters
 
     def full(self) -> bool:
-        return len(self.lines) >= GROUP_ROWS or self.characters >= GROUP_CHARACTERS
+        return self.characters >= GROUP_CHARACTERS or len(self.rows) >= GROUP_ROWS
 
     def take(self) -> Any:
+        rows = self.rows
         turns = pyarrow.StructArray.from_arrays(
-            [pyarrow.array(self.roles, pyarrow.string()), pyarrow.array(self.contents, pyarrow.string())],
+            [
+                pyarrow.array([role for row in rows for role, _ in row[0]], pyarrow.string()),
+                pyarrow.array([content for row in rows for _, content in row[0]], pyarrow.string()),
+            ],
             fields=list(_TURN),
         )
-        messages = pyarrow.ListArray.from_arrays(pyarrow.array(self.turns, pyarrow.int32()), turns)
+        ends = itertools.accumulate([len(row[0]) for row in rows], initial=0)
         columns = [
-            messages,
-            pyarrow.array(self.systems, pyarrow.string()),
-            pyarrow.array(self.tools, pyarrow.string()),
-            pyarrow.array(self.lines, pyarrow.int64()),
+            pyarrow.ListArray.from_arrays(pyarrow.array(list(ends), pyarrow.int32()), turns),
+            pyarrow.array([row[1] for row in rows], pyarrow.string()),
+            pyarrow.array([row[2] for row in rows], pyarrow.string()),
+            pyarrow.array([row[3] for row in rows], pyarrow.int64()),
         ]
-        self._clear()
+        self.rows, self.characters = [], 0
         return pyarrow.Table.from_arrays(columns, schema=SCHEMA)
 
 

@@ -67,7 +67,7 @@ def prepare_sft_data(
         atomic.make_private_dir(run.prepared_data)
         with ExitStack() as stack:
             job = _Job(backend, settings, run, split_seed, stack)
-            job.read(progress)
+            job.read(progress, split_wanted=bool(validation_size))
             job.compare()
             split = job.split(validation_size)
             job.refuse_if_bad(split)
@@ -101,6 +101,7 @@ class _Job:
         self._settings = settings
         self._run = run
         self._seed = seed
+        self._print_seed: int | None = seed
         self._stack = stack
         self._tally = ProblemTally()
         skips = settings.text("bad_rows", "reject") == "skip"
@@ -108,12 +109,12 @@ class _Job:
         self._sides: list[_Side] = []
         self._files: list[FileFacts] = []
 
-    def read(self, progress: Progress | None) -> None:
+    def read(self, progress: Progress | None, *, split_wanted: bool) -> None:
         """Pass over each source file once."""
         paths = {name: self._settings.text(name) for _, name in _SOURCES}
         info = dataset_info.load(self._settings)
         total = sum(os.path.getsize(path) for path in paths.values() if os.path.isfile(path))
-        done = 0
+        done, self._print_seed = 0, self._seed if split_wanted and not paths[_SOURCES[1][1]] else None
         for where, name in _SOURCES:
             if where == "validation" and not paths[name]:
                 continue
@@ -140,7 +141,7 @@ class _Job:
     ) -> tuple[FileFacts, SnapshotWriter]:
         writer = self._stack.enter_context(SnapshotWriter(self._run.prepared_data))
         one = RowPass(open_table(path), where, origin, self._tally, self._rejected)
-        facts = one.run(self._backend, settings, writer, self._seed, tell)
+        facts = one.run(self._backend, settings, writer, self._print_seed, tell)
         if not facts.usable and not facts.refused:
             code, message = ("NO_USABLE_ROWS", f"none of {facts.input} rows can be trained on")
             hint = "mend the rows as the other findings say"

@@ -13,15 +13,15 @@ class Turn(NamedTuple):
     content: str
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A chat, whatever the source format was.
+class Row(NamedTuple):
+    """A chat, whatever the source format was. A tuple, since one is made for every row of a file.
 
-    `messages` alternates user/tool and assistant/function and ends with one of the latter.
+    `messages` are turns as (role, content): a Turn, or a plain pair, which costs a third and is equal to one. They
+    alternate user/tool and assistant/function and end with one of the latter.
     `tools` is JSON text or empty. `source_line`: 1-based line (JSON, JSONL) or 0-based row (Parquet).
     """
 
-    messages: tuple[Turn, ...]
+    messages: tuple[tuple[str, str], ...]
     system: str
     tools: str
     source_line: int

@@ -10,6 +10,10 @@ from typing import NamedTuple
 _BUCKETS = 256
 _SHIFT = 56
 """Top byte of a fingerprint: its bucket. Only one bucket's rows are objects at a time."""
+_ROWS_A_ROUND = 4 << 20
+"""So many row numbers are kept at once, whatever the number of rows: 16 MB, and a round costs about 0.1 us a row."""
+_INDEX = "I"
+"""Four bytes: 4 billion rows."""
 
 
 class SplitImpossible(ValueError):
@@ -76,11 +80,11 @@ def repeats(prompts: Sequence[int], answers: Sequence[int]) -> Iterator[Repeats]
 
 def shared(train: Sequence[int], validation: Sequence[int]) -> Iterator[tuple[int, int]]:
     """(first train row, validation row) for each validation row whose prompt stands in the training rows too."""
-    buckets = _bucketed(train)
-    for number, held_out in enumerate(_bucketed(validation)):
+    rounds = _rounds(max(len(train), len(validation)))
+    for trained, held_out in zip(_bucketed(train, rounds), _bucketed(validation, rounds), strict=True):
         wanted = {validation[row] for row in held_out}
         first: dict[int, int] = {}
-        for row in buckets[number]:
+        for row in trained:
             if train[row] in wanted:
                 first.setdefault(train[row], row)
         for row in held_out:
@@ -90,7 +94,7 @@ def shared(train: Sequence[int], validation: Sequence[int]) -> Iterator[tuple[in
 
 def _by_prompt(prompts: Sequence[int], *, repeated_only: bool = False) -> Iterator[list[int]]:
     """Rows of each prompt, by ascending fingerprint; rows of one prompt in file order."""
-    for bucket in _bucketed(prompts):
+    for bucket in _bucketed(prompts, _rounds(len(prompts))):
         values = [prompts[row] for row in bucket]
         if repeated_only and len(set(values)) == len(values):
             continue
@@ -102,8 +106,20 @@ def _by_prompt(prompts: Sequence[int], *, repeated_only: bool = False) -> Iterat
                 yield groups[value]
 
 
-def _bucketed(values: Sequence[int]) -> list[array[int]]:
-    buckets = [array("Q") for _ in range(_BUCKETS)]
-    for row, value in enumerate(values):
-        buckets[value >> _SHIFT].append(row)
-    return buckets
+def _rounds(count: int) -> int:
+    rounds = 1
+    while rounds < _BUCKETS and count > rounds * _ROWS_A_ROUND:
+        rounds *= 2
+    return rounds
+
+
+def _bucketed(values: Sequence[int], rounds: int) -> Iterator[array[int]]:
+    """Rows of each bucket, all buckets in order; in each round the rows of a part of them are looked for."""
+    share = _BUCKETS // rounds
+    for start in range(0, _BUCKETS, share):
+        buckets = [array(_INDEX) for _ in range(share)]
+        for row, value in enumerate(values):
+            number = (value >> _SHIFT) - start
+            if 0 <= number < share:
+                buckets[number].append(row)
+        yield from buckets

@@ -13,7 +13,7 @@ import orjson
 
 from loopai_trainer.files.tables.faults import Fault
 from loopai_trainer.files.tables.json_lines import BOM
-from loopai_trainer.files.tables.json_values import MAX_ROW_BYTES, doubtful, examine
+from loopai_trainer.files.tables.json_values import MAX_ROW_BYTES, count_byte, doubtful, examine
 from loopai_trainer.files.tables.source import SourceTable
 
 _BLANKS = re.compile(rb"[ \t\r\n]*")
@@ -223,6 +223,7 @@ class _SeparatorGuess:
     def __init__(self) -> None:
         self._separator = b""
         self._between = 0
+        self._lines_between = 0
         self._hits = 0
         self._misses = 0
 
@@ -234,22 +235,27 @@ class _SeparatorGuess:
             self._learn(window)
             return
         separator, between, data = self._separator, self._between, window.data
-        start, line, loads = window.position, window.line, orjson.loads
+        first = start = window.position
+        line, loads = window.line, orjson.loads
+        starts: list[int] = []
+        lines: list[int] = []
+        values: list[object] = []
         while (at := data.find(separator, start + 1)) >= 0:
             raw = data[start : at + 1]
             try:
-                value = loads(raw)
+                values.append(loads(raw))
             except orjson.JSONDecodeError:
                 self._separator = b""
                 break
-            self._hits += 1
-            if doubtful(raw, value):
-                yield from ((line, found) for found in examine(raw, window.offset + start, path))
-            else:
-                yield line, value
-            following = at + between
-            line += data.count(b"\n", start, following)
-            start = following
+            starts.append(start)
+            lines.append(line)
+            start = at + between
+            line += count_byte(raw, b"\n") + self._lines_between
+        self._hits += len(values)
+        if doubtful(data[first:start], values):
+            yield from _one_by_one(window, [*starts, start], lines, values, path)
+        else:
+            yield from zip(lines, values, strict=True)
         self._misses += 1
         window.position, window.line = start, line
 
@@ -263,3 +269,18 @@ class _SeparatorGuess:
         if between.strip() == b",":
             self._separator = window.data[before : head.end()]
             self._between = len(between) + 1
+            self._lines_between = between.count(b"\n")
+
+
+def _one_by_one(
+    window: _Window, starts: list[int], lines: list[int], values: list[object], path: str
+) -> Iterator[tuple[int, object]]:
+    """Items that the window's bytes from `starts[i]` up to `starts[i + 1]` hold, at least one of which is doubtful."""
+    for number, (line, value) in enumerate(zip(lines, values, strict=True)):
+        start = starts[number]
+        text = window.data[start : starts[number + 1]]
+        if doubtful(text, value):
+            raw = text[: text.rindex(b"}") + 1]
+            yield from ((line, found) for found in examine(raw, window.offset + start, path))
+        else:
+            yield line, value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 
 import orjson
 
@@ -20,54 +21,75 @@ class JsonLines(SourceTable):
     """
 
     layout = "JSON Lines"
+    _newline = b"\n"
 
     def rows(self) -> Iterator[tuple[int, object]]:
         """(line, decoded row or Fault); see SourceTable."""
-        loads = orjson.loads
         position, offset = 0, 0
-        for raw in self._lines():
-            if raw is None:
+        for text in self._texts():
+            if text is None:
                 position += 1
                 yield position, _too_long()
                 continue
+            values = _parsed(text, self._newline)
+            if values is None:
+                yield from self._one_by_one(text, position, offset)
+            else:
+                yield from enumerate(values, position + 1)
+            position += text.count(self._newline) + 1 if values is None else len(values)
+            offset += len(text) + 1
+
+    def _one_by_one(self, text: bytes, position: int, offset: int) -> Iterator[tuple[int, object]]:
+        for raw in text.split(self._newline):
             position += 1
             try:
-                value = loads(raw)
+                value = orjson.loads(raw)
+                found = examine(raw, offset, self.path) if doubtful(raw, value) else [value]
             except orjson.JSONDecodeError:
-                for found in examine(raw, offset, self.path):
-                    yield position, found
-            else:
-                if doubtful(raw, value):
-                    for found in examine(raw, offset, self.path):
-                        yield position, found
-                else:
-                    yield position, value
+                found = examine(raw, offset, self.path)
+            for one in found:
+                yield position, one
             offset += len(raw) + 1
 
-    def _lines(self) -> Iterator[bytes | None]:
-        # None stands for a line that is too long to be held in memory.
-        newline, tail, skipping, first = b"\n", b"", False, True
+    def _texts(self) -> Iterator[bytes | None]:
+        # Whole lines, as many as a block ends; None stands for a line that is too long to be held in memory.
+        tail, skipping, first = b"", False, True
         for block in self.blocks():
             if first:
                 first = False
                 if block.startswith(BOM):
                     block, self.notes = block[len(BOM) :], [*self.notes, "byte-order mark left out"]
-                newline = b"\r" if b"\r" in block and b"\n" not in block else newline
+                self._newline = b"\r" if b"\r" in block and b"\n" not in block else b"\n"
             if skipping:
-                end = block.find(newline)
+                end = block.find(self._newline)
                 if end < 0:
                     continue
                 block, skipping = block[end + 1 :], False
                 yield None
-            lines = (tail + block).split(newline)
-            tail = lines.pop()
-            yield from lines
+            text, newline, rest = block.rpartition(self._newline)
+            if newline:
+                yield tail + text
+                tail = rest
+            else:
+                tail += rest
             if len(tail) > MAX_ROW_BYTES:
                 tail, skipping = b"", True
         if skipping:
             yield None
         elif tail:
             yield tail
+
+
+def _parsed(text: bytes, newline: bytes) -> list[object] | None:
+    """The value of each line of `text`; None if any of them needs a close look."""
+    if newline == b"\r" or not text or text.endswith(b"\n"):  # the last line is blank
+        return None
+    try:
+        # readlines looks for line ends as a processor can, split at one byte after the other.
+        values: list[object] = list(map(orjson.loads, BytesIO(text).readlines()))
+    except orjson.JSONDecodeError:
+        return None
+    return None if doubtful(text, values) else values
 
 
 def _too_long() -> Fault:

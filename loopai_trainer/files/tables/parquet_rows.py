@@ -12,7 +12,7 @@ import pyarrow.parquet
 from loopai_trainer.files.tables.faults import Fault
 from loopai_trainer.files.tables.source import BLOCK_BYTES, SourceTable
 
-BATCH_BYTES = 8 << 20
+BATCH_BYTES = 2 << 20
 MAX_BATCH_ROWS = 4096
 
 
@@ -37,6 +37,7 @@ class ParquetRows(SourceTable):
                     for value in _decoded(batch):
                         yield position, value
                         position += 1
+                    pyarrow.default_memory_pool().release_unused()
         except (pyarrow.ArrowException, OSError) as error:
             yield position, _broken(error)
 

@@ -7,13 +7,15 @@ function call in turn, an even number. Its openai form merges tool results that 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
 
 from loopai_trainer.records import Rejection, Remark, Remarked, Row, Turn
-from loopai_trainer.rules.rows.alpaca import mixed, not_an_object
+from loopai_trainer.rules.rows.alpaca import mixed, new_row, not_an_object
 from loopai_trainer.rules.rows.messages_turns import Draft, openai_turn
 from loopai_trainer.rules.rows.names import did_you_mean
 from loopai_trainer.rules.rows.shapes import Shapes, media_fault
-from loopai_trainer.rules.rows.text_marks import marks_in
+from loopai_trainer.rules.rows.text_marks import has_mark, marks_in
 from loopai_trainer.rules.rows.tool_json import call_text_fault, kind_name, tools_text
 
 ROLES = {
@@ -33,6 +35,12 @@ _KNOWN_ROLES = {
     "from": ("human", "gpt", "observation", "function_call", "system"),
     "role": ("user", "assistant", "tool", "function", "system"),
 }
+_USUAL = {
+    "from": (itemgetter("from"), itemgetter("value"), ["human", "gpt"]),
+    "role": (itemgetter("role"), itemgetter("content"), ["user", "assistant"]),
+}
+"""What a turn calls its role -> how to get its role and its text, and the roles of a question and its answer."""
+_PLAIN_ROLES = ("user", "assistant")
 _ASKING = ("user", "tool")
 _ANSWERING = ("assistant", "function")
 
@@ -75,7 +83,7 @@ class ChatCheck:
         if not (shape.remarks or value.get("tools")) and value.get("system") in (None, ""):
             plain = _plain_turns(source, self._names)
             if plain is not None:
-                return Row(plain, "", "", line)
+                return new_row((plain, "", "", line))
         draft = Draft(list(shape.remarks))
         fault = self._read(source, draft) or _order_fault(draft, self._names)
         if fault is not None:
@@ -172,25 +180,27 @@ class ChatCheck:
         return _nothing_said(names)
 
 
-def _plain_turns(source: list[object], names: Names) -> tuple[Turn, ...] | None:
+def _plain_turns(source: list[Any], names: Names) -> tuple[tuple[str, str], ...] | None:
     """The turns of a chat between user and assistant alone of which nothing is to be said; None: look closely.
 
-    Most rows are so, and the close look costs three times as much.
+    Most rows are so, and the close look costs four times as much. What can be asked of all turns at once is.
     """
-    turns: list[Turn] = []
-    wanted, other = "user", "assistant"
-    role_key, content_key = names.role, names.content
-    for message in source:
-        if type(message) is not dict or len(message) != 2:
+    pairs, odd = divmod(len(source), 2)
+    role_key = names.role
+    role, content, usual = _USUAL[role_key]
+    try:
+        contents = list(map(content, source))
+        if odd or list(map(role, source)) != usual * pairs:
             return None
-        name, content = message.get(role_key), message.get(content_key)
-        if type(content) is not str or type(name) is not str or ROLES.get(name) != wanted:
-            return None
-        if not content or content.isspace() or "<" in content:
-            return None
-        turns.append(Turn(wanted, content))
-        wanted, other = other, wanted
-    return tuple(turns) if wanted == "user" else None
+        text = "".join(contents)
+    except (KeyError, TypeError):  # a turn that is no object, has no such key, or a content that is no text
+        return None
+    # Each turn has both keys, so that none has another one if they are twice as many as the turns.
+    if not all(map(str.strip, contents)) or (role_key == "role" and sum(map(len, source)) != 4 * pairs):
+        return None
+    if "<" in text and has_mark(text):
+        return None
+    return tuple(zip(_PLAIN_ROLES * pairs, contents))  # noqa: B905 - equally many, and to say so costs as much again
 
 
 def _nothing_said(names: Names) -> Rejection:

@@ -12,6 +12,12 @@ _CONTROL = re.compile(
     r"|</?s>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>"
 )
 _MEDIA = re.compile(r"<(?:image|video|audio)>")
+_ANY = re.compile(f"{_CONTROL.pattern}|{_MEDIA.pattern}")
+
+
+def has_mark(text: str) -> bool:
+    """Whether `marks_in` has something to say of `text`."""
+    return "<" in text and _ANY.search(text) is not None
 
 
 def marks_in(text: str, field: str) -> tuple[Remark, ...]:

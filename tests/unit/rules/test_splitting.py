@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopai_trainer.rules import splitting
 from loopai_trainer.rules.splitting import SplitImpossible, choose_validation, repeats, shared, wanted_rows
 
 # Few values, some in the same bucket, so that repeats are common.
@@ -110,3 +111,16 @@ def test_repeats_are_all_rows_of_prompts_that_stand_twice(prints, data):
 def test_shared_names_each_validation_row_whose_prompt_is_trained(train, validation):
     found = {held: first for first, held in shared(array("Q", train), array("Q", validation))}
     assert found == {index: train.index(value) for index, value in enumerate(validation) if value in train}
+
+
+@given(PRINTS, PRINTS, st.integers(1, 3))
+def test_rounds_change_nothing_but_the_memory(train, validation, rows_a_round):
+    once = list(repeats(array("Q", train), array("q", [0] * len(train)))), list(shared(train, validation))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(splitting, "_ROWS_A_ROUND", rows_a_round)
+        assert (list(repeats(array("Q", train), array("q", [0] * len(train)))), list(shared(train, validation))) == once
+
+
+@pytest.mark.parametrize(("count", "rounds"), [(0, 1), (4 << 20, 1), ((4 << 20) + 1, 2), (13 << 20, 4), (1 << 40, 256)])
+def test_the_rows_kept_at_once_do_not_grow_with_the_file(count, rounds):
+    assert splitting._rounds(count) == rounds

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopai_trainer.files.tables import Fault, json_items, json_values, open_table, source
+from loopai_trainer.files.tables.json_lines import JsonLines
+from loopai_trainer.files.tables.json_values import doubtful, examine
 
 GOOD = {"instruction": "q", "input": "", "output": "a"}
 
@@ -114,6 +116,70 @@ def test_text_that_looks_like_keys_is_no_duplicate(write):
     assert read(write("a.jsonl", "\n".join(map(line, rows))))[0] == [(1, rows[0]), (2, rows[1])]
     spaced = '{"a" : "x", "b"\t: {"c" :1}}'
     assert read(write("b.jsonl", spaced))[:2] == ([(1, json.loads(spaced))], [])
+
+
+KEYS = st.sampled_from(["a", "b", "a:b", "\\u0061", "c"])
+
+
+def objects(values):
+    pair = st.builds('"{}"{}:{}'.format, KEYS, st.sampled_from(["", " ", "\t", "  "]), values)
+    return st.lists(pair, max_size=4).map(lambda pairs: "{" + ", ".join(pairs) + "}")
+
+
+VALUES = st.recursive(
+    st.sampled_from(["1", '"x"', '"a:b"', '"\\u003a"', '"\\u003A:"', '"\\\\"', '"\\":"', '"\\/"', '"é"']),
+    lambda inner: objects(inner) | st.lists(inner, max_size=2).map(lambda items: "[" + ",".join(items) + "]"),
+    max_leaves=6,
+)
+
+
+def keys_twice(text):
+    seen = []
+
+    def pairs(items):
+        seen.append(len(dict(items)) != len(items))
+        return dict(items)
+
+    json.loads(text, object_pairs_hook=pairs)
+    return any(seen)
+
+
+@given(st.lists(objects(VALUES), min_size=1, max_size=3))
+def test_no_key_that_stands_twice_is_missed_in_a_row_or_among_rows(texts):
+    twice = [keys_twice(text) for text in texts]
+    for text, expected in zip(texts, twice, strict=True):
+        assert not expected or doubtful(text.encode(), orjson.loads(text))
+    assert not any(twice) or doubtful("\n".join(texts).encode(), [orjson.loads(text) for text in texts])
+
+
+def test_what_is_nested_too_deep_to_be_written_again_is_looked_at_closely():
+    text = b"[" * 300 + b"]" * 300
+    assert doubtful(text, orjson.loads(text))
+
+
+_GOOD_LINES = ('{"a":2}', '{"a" : "x:y"}', '{"a":"\\u003a"}', '{"a":[{"b":1},{}]}')
+_ODD_LINES = ("", " ", "oops", '{"a":1} {"a":2}', "[1", "2]", "null", '{"a":[{}', "{}]}", "{},{}", '{"a":1,"a":2}')
+LINES = st.sampled_from([*_GOOD_LINES, *_ODD_LINES, '{"a":NaN}', '{"a":"\\ud800"}', "\ufeff{}"])
+
+
+@given(st.lists(LINES, max_size=8), st.sampled_from(["\n", "\r\n"]), st.sampled_from([7, 64, 1 << 18]), st.booleans())
+def test_lines_read_together_are_read_as_each_alone(tmp_path_factory, lines, newline, block_bytes, ended):
+    folder = tmp_path_factory.mktemp("lines")
+    text = newline.join(lines) + (newline if ended else "")
+    (folder / "all.jsonl").write_bytes(text.encode())
+    expected = []
+    for number, one in enumerate(text.split("\n"), 1):
+        raw = one.encode()
+        raw = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+        expected += [(number, found) for found in examine(raw, 0, "")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("loopai_trainer.files.tables.source.BLOCK_BYTES", block_bytes)
+        found = list(JsonLines(str(folder / "all.jsonl"), len(text)).rows())
+
+    def plain(items):
+        return [(at, (x.code, x.message, x.scope) if isinstance(x, Fault) else repr(x)) for at, x in items]
+
+    assert plain(found) == plain(expected)
 
 
 @pytest.mark.parametrize(

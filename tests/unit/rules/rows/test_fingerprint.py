@@ -1,5 +1,6 @@
 """Which rows count as the same prompt or the same answer."""
 
+import hashlib
 import unicodedata
 
 import pytest
@@ -38,6 +39,40 @@ def test_folding_is_the_plain_definition_of_it(text):
     visible = "".join(c for c in plain if unicodedata.category(c) != "Cf")
     assert fold(text) == " ".join(visible.split())
     assert fold(fold(text)) == fold(text)
+
+
+USUAL = st.text(st.sampled_from("ab 水泵停了。，：？！；（）\u3000\n\t\x00\u200b\u00a0é\u0301ｆ"), max_size=12)
+
+
+@given(USUAL)
+def test_what_is_done_quickly_for_usual_texts_is_the_same(text):
+    test_folding_is_the_plain_definition_of_it.hypothesis.inner_test(text)
+
+
+@given(st.lists(USUAL, min_size=1, max_size=4), USUAL, st.sampled_from(["", "[]"]))
+def test_folding_all_turns_at_once_is_folding_each(texts, system, tools):
+    turns = [("user" if number % 2 == 0 else "assistant", text) for number, text in enumerate(texts)]
+    parts = ["42", fold(system), tools, *(part for role, text in turns for part in (role, fold(text)))]
+    digest = hashlib.sha256("\0".join(parts).encode()).digest()
+    one = Row((*turns, ("assistant", "a")), system, tools, 1)
+    assert fingerprinter(42)(one)[0] == int.from_bytes(digest[:8], "big")
+
+
+@pytest.mark.parametrize("length", [3, 400])
+@pytest.mark.parametrize("blank", ["\t", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x1f", "\n", "  ", "\u00a0"])
+def test_every_blank_is_one_in_short_and_long_prompts(blank, length):
+    text = "x" * length
+    for prints in (fingerprinter(42), fingerprinter(None)):
+        plain, other = (prints(row(("user", f"{text}{b}y"), ("assistant", "a"))) for b in (" ", blank))
+        assert plain == other
+
+
+def test_without_a_seed_prompts_are_told_apart_all_the_same():
+    prints = fingerprinter(None)
+    base = prints(row(("user", "q"), ("assistant", "a")))
+    assert prints(row(("user", " q"), ("assistant", "a"))) == base
+    assert prints(row(("user", "r"), ("assistant", "a")))[0] != base[0]
+    assert all(0 <= prints(row(("user", str(n)), ("assistant", "a")))[0] < 1 << 64 for n in range(50))
 
 
 def test_the_prompt_is_system_tools_and_all_turns_but_the_last():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopai_trainer.records import Rejection, Remarked, Row, Turn
-from loopai_trainer.rules.rows import row_check_for
+from loopai_trainer.rules.rows import alpaca, chat, row_check_for
 
 ALPACA = {"instruction": "q", "input": "", "output": "a"}
 SHAREGPT = {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]}
@@ -478,3 +478,55 @@ def test_the_quick_look_at_plain_chats_gives_what_the_close_one_gives(turns):
     # A key more in each turn makes the check look closely.
     closely = judge({"conversations": [{"from": r, "value": v, "n": 1} for r, v in turns]}, SHAREGPT)
     assert quick == closely
+
+
+TEXT = st.sampled_from(["q", "水", "", " ", "\n", "a <b", "<|im_end|>", "x<image>", "</s>"])
+ODD = TEXT | st.none() | st.integers(0, 1) | st.just([]) | st.just({})
+MOSTLY = st.one_of(TEXT, TEXT, ODD)
+ROLES = st.sampled_from(["human", "gpt", "user", "assistant", "system", "Human", "tool", "function_call"]) | ODD
+
+
+def turns_of(role, content):
+    usual = {"from": ("human", "gpt"), "role": ("user", "assistant")}[role]
+    plain = st.lists(st.sampled_from(["q", "水", " x"]), min_size=2, max_size=4).map(
+        lambda texts: [{role: usual[number % 2], content: text} for number, text in enumerate(texts)]
+    )
+    turn = st.fixed_dictionaries({role: ROLES, content: MOSTLY}, optional={"weight": st.just(0), "extra": ODD})
+    mixed = st.tuples(plain, st.lists(turn | ODD, max_size=2)).map(lambda both: both[0] + both[1])
+    return plain | mixed | st.lists(turn, max_size=4)
+
+
+COLUMNS = dict.fromkeys(("system", "tools", "history", "extra", "images", "sytem"), ODD)
+
+
+@given(
+    st.one_of(
+        st.tuples(
+            st.just(ALPACA),
+            st.fixed_dictionaries({"output": MOSTLY}, optional={"instruction": MOSTLY, "input": MOSTLY, **COLUMNS}),
+        ),
+        st.tuples(
+            st.just(SHAREGPT),
+            st.fixed_dictionaries({"conversations": turns_of("from", "value")}, optional=COLUMNS),
+        ),
+        st.tuples(
+            st.just(MESSAGES),
+            st.fixed_dictionaries({"messages": turns_of("role", "content")}, optional=COLUMNS),
+        ),
+    )
+)
+def test_the_quick_look_at_a_good_row_gives_the_verdict_of_the_close_one(case):
+    like, row = case
+    quick = judge(row, like)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alpaca, "_plain_row", lambda row, line: None)
+        patch.setattr(chat, "_plain_turns", lambda source, names: None)
+        assert judge(row, like) == quick
+
+
+def test_the_quick_look_is_enough_for_good_rows(monkeypatch):
+    monkeypatch.setattr(alpaca, "Shapes", None)
+    monkeypatch.setattr(chat.ChatCheck, "_read", None)
+    assert alpaca._plain_row(ALPACA, 1) == Row((("user", "q"), ("assistant", "a")), "", "", 1)
+    assert isinstance(judge(SHAREGPT, SHAREGPT), Row)
+    assert isinstance(judge(MESSAGES, MESSAGES), Row)
