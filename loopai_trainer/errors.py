@@ -6,7 +6,7 @@ TrainerError                     1
 │   ├── SettingsError                SETTINGS_INVALID, SETTINGS_MISSING
 │   ├── DataError                    DATA_INVALID
 │   └── ConfigError                  CONFIG_INVALID
-├── ApprovalError                4   APPROVAL_MISSING, APPROVAL_EXPIRED, APPROVAL_USED, APPROVAL_INVALID
+├── ApprovalError                4   APPROVAL_MISSING, APPROVAL_EXPIRED, APPROVAL_USED, APPROVAL_INVALID, NOT_INSPECTED
 ├── PlanChanged                  5   CONFIG_HASH_MISMATCH
 ├── InputChanged                 6   INPUT_CHANGED, INPUT_CHANGED_DURING_RUN
 ├── Busy                         7   LOCKED, VERSION_IN_USE
@@ -17,6 +17,7 @@ TrainerError                     1
 ├── Cancelled                   13   CANCELLED
 ├── BackendMissing              69   BACKEND_MISSING, BACKEND_BROKEN
 ├── StillRunning                75   STILL_RUNNING
+├── Interrupted                130   INTERRUPTED
 └── NotFound                     2   NOT_FOUND
 
 The string codes are the contract; the numbers are the process exit codes of interface section 5.
@@ -171,6 +172,13 @@ class BackendMissing(TrainerError):
 
     exit_code = 69
     code = "BACKEND_MISSING"
+
+
+class Interrupted(TrainerError):
+    """A signal ended the waiting; a run that was started goes on."""
+
+    exit_code = EXIT_INTERRUPTED
+    code = "INTERRUPTED"
 
 
 class StillRunning(TrainerError):

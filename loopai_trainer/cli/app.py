@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import traceback
 from collections.abc import Sequence
@@ -60,7 +61,7 @@ for _verb in _VERBS:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the program on `argv` and return its exit code. The one place that catches everything."""
+    """Run the program on `argv` and return its exit code; cli.fast catches what is not foreseen here."""
     output = Output(json="--json" in argv)
     command = next((word for word in argv if not word.startswith("-")), "trainer")
     try:
@@ -72,19 +73,21 @@ def run(argv: Sequence[str]) -> int:
         return 130
     except TrainerError as error:
         answer = failure(command, error)
-    except Exception as error:  # noqa: BLE001 - the CLI's main is where the unforeseen becomes an answer
-        traceback.print_exc(file=sys.stderr)
-        text = f"{type(error).__name__}: {error}"
-        answer = failure(
-            command, TrainerError(text, code="UNHANDLED_EXCEPTION", hint="please report this", recoverable=False)
-        )
-    show(answer, output)
-    return answer.exit_code
+    return show(answer, output)
+
+
+def unforeseen(argv: Sequence[str], error: Exception) -> int:
+    """What nobody foresaw: the traceback on stderr, the common error shape as the answer."""
+    with contextlib.suppress(OSError):
+        traceback.print_exception(error, file=sys.stderr)
+    command = next((word for word in argv if not word.startswith("-")), "trainer")
+    text = f"{type(error).__name__}: {error}"
+    refusal = TrainerError(text, code="UNHANDLED_EXCEPTION", hint="please report this", recoverable=False)
+    return show(failure(command, refusal), Output(json="--json" in argv))
 
 
 def _usage(command: str, error: Any, output: Output) -> int:
     known = any(command == verb.NAME for verb in _VERBS)
     hint = f"see: trainer {command} --help" if known else "see: trainer --help"
     refusal = UsageError(error.format_message(), hint=hint)
-    show(failure(command, refusal), output)
-    return refusal.exit_code
+    return show(failure(command, refusal), output)

@@ -15,20 +15,39 @@ if TYPE_CHECKING:
 def main(argv: "Sequence[str] | None" = None) -> int:
     """Run the program and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if words == ["--version"]:
-        from loopai_trainer.version import __version__
+    _open_missing_streams()
+    try:
+        code = _fast(words)
+        if code is not None:
+            return code
+        from loopai_trainer.cli.app import run
 
-        sys.stdout.write(__version__ + "\n")
-        return 0
-    code = _fast(words)
-    if code is not None:
-        return code
-    from loopai_trainer.cli.app import run
+        return run(words)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:  # noqa: BLE001 - the CLI's main: the unforeseen becomes an answer here
+        from loopai_trainer.cli.app import unforeseen
 
-    return run(words)
+        return unforeseen(words, error)
+
+
+def _open_missing_streams() -> None:
+    """Streams that the caller closed (`2>&-`) lead nowhere, so that no file of a run gets their numbers."""
+    if sys.stdout is None or sys.stderr is None or sys.stdin is None:
+        import os
+
+        while (fd := os.open(os.devnull, os.O_RDWR)) < 3:
+            os.set_inheritable(fd, True)
+        os.close(fd)
+        sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - open as long as the program
+        sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115 - as above
 
 
 def _fast(words: "list[str]") -> int | None:
+    if words == ["--version"]:
+        from loopai_trainer.version import __version__
+
+        return _say(__version__)
     if words[:1] == ["status"]:
         parsed = parse(words[1:], values=("--output-dir", "--task-id"), switches=("--json",))
         return _status(*parsed) if parsed and parsed[1].get("--json") else None
@@ -38,6 +57,16 @@ def _fast(words: "list[str]") -> int | None:
         parsed = parse(words[1:], values=values, switches=switches)
         return _run_prepared(*parsed) if parsed else None
     return None
+
+
+def _say(line: str) -> int:
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = None  # type: ignore[assignment] # Python must not try to flush it once more
+        return 1
+    return 0
 
 
 def parse(

@@ -3,10 +3,11 @@
 Light on purpose: `status --json` and `run-prepared` import it; views are loaded when a person is to be shown something.
 """
 
+import contextlib
 import os
 import sys
 
-from loopai_trainer.errors import EXIT_INTERRUPTED, TrainerError
+from loopai_trainer.errors import EXIT_UNEXPECTED, Interrupted, TrainerError
 from loopai_trainer.operations.answer import Answer, failure
 
 TYPE_CHECKING = False
@@ -48,25 +49,42 @@ def finish(command: str, output: Output, operation: "Callable[[], Answer]", *, o
     except TrainerError as error:
         answer = failure(command, error)
     except KeyboardInterrupt:
-        output.talk(f"trainer {command}: interrupted")
-        return EXIT_INTERRUPTED
+        answer = failure(command, Interrupted(f"trainer {command} was interrupted", hint="call it again"))
     if only and answer.ok and answer.data is not None:
-        sys.stdout.write(f"{answer.data[only]}\n")
-    else:
-        show(answer, output)
-    return answer.exit_code
+        value = answer.data[only]
+        return _written(lambda: sys.stdout.write(f"{value}\n"), answer.exit_code)
+    return show(answer, output)
 
 
-def show(answer: Answer, output: Output) -> None:
-    """Print an answer: JSON, or the view for people."""
-    try:
+def show(answer: Answer, output: Output) -> int:
+    """Print an answer, JSON or the view for people, and return the exit code (1 if it could not be written)."""
+
+    def write() -> None:
         if output.json:
             sys.stdout.write(answer.json_text() + "\n")
         else:
             from loopai_trainer.cli import views
 
             views.show(answer, output)
+
+    return _written(write, answer.exit_code)
+
+
+def _written(write: "Callable[[], object]", exit_code: int) -> int:
+    try:
+        write()
         sys.stdout.flush()
+        return exit_code
     except BrokenPipeError:
-        # The reader (head, less) has seen enough; Python's own flush at exit must not complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()  # the reader (head, less) has seen enough: no failure
+        return exit_code
+    except OSError as error:
+        _drop_stdout()
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"trainer: the answer could not be written: {error.strerror}\n")
+        return exit_code or EXIT_UNEXPECTED
+
+
+def _drop_stdout() -> None:
+    """Let Python's own flush at exit write into nothing instead of failing once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ import os
 import signal
 
 from loopai_trainer.cli.output import Output, finish
-from loopai_trainer.errors import EXIT_INTERRUPTED
+from loopai_trainer.errors import Interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,8 +106,7 @@ def _waited(command: str, output: Output, operation: "Callable[[Watcher], Answer
     try:
         return finish(command, output, watched)
     except _Detached:
-        output.talk("no longer waiting; a run that was started goes on" + watcher.reattach())
-        return EXIT_INTERRUPTED
+        return finish(command, output, watcher.interrupted)
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
@@ -135,10 +134,15 @@ class _LateProgress:
             self._progress = RunProgress(self._output)
         self._progress.update(state)
 
-    def reattach(self) -> str:
+    def interrupted(self) -> "Answer":
+        """Refuses to go on waiting, naming the command that waits again."""
         from loopai_trainer.operations import commands
 
-        return f"; wait for it with: {commands.wait(self._run_dir)}" if self._run_dir else ""
+        raise Interrupted(
+            "no longer waiting; a run that was started goes on",
+            hint="wait for it again whenever you like",
+            next_command=commands.wait(self._run_dir) if self._run_dir else "",
+        )
 
     def close(self) -> None:
         if self._progress is not None:

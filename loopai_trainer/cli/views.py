@@ -21,9 +21,15 @@ SHOWN_PROBLEMS = 20
 def console(output: Output, stream: TextIO) -> Console:
     """A console for that stream that obeys the colour flags."""
     colour = output.color(stream)
-    return Console(
+    return _Console(
         file=stream, no_color=not colour, force_terminal=colour, highlight=False, soft_wrap=True, emoji=False
     )
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        # rich would end the program with exit code 1; `trainer list | head` is no failure (see cli.output).
+        raise BrokenPipeError
 
 
 def show(answer: Answer, output: Output) -> None:
@@ -44,12 +50,25 @@ def _refusal(out: Console, answer: Answer) -> None:
         out.print(_problem_line(problem))
     if len(problems) > SHOWN_PROBLEMS:
         out.print(f"  ... and {len(problems) - SHOWN_PROBLEMS} more findings")
+    changed = error.details.get("changed")
+    if isinstance(changed, Mapping):
+        _changed_yaml(out, changed)
     if error.details.get("report_path"):
         out.print(f"report: {escape(str(error.details['report_path']))}")
     if error.hint:
         out.print(f"[bold]hint:[/] {escape(error.hint)}")
     if error.next_command:
         out.print(f"next:  {escape(error.next_command)}")
+
+
+def _changed_yaml(out: Console, changed: Mapping[str, Any]) -> None:
+    """What stands in the YAML now, and how it differs from what was shown before (interface section 5, exit 5)."""
+    out.print(f"\n[bold]{escape(str(changed['config_path']))}[/] as it is now:")
+    out.print(escape(str(changed["config_yaml"])), end="")
+    if changed.get("diff"):
+        out.print("\n[bold]what changed:[/]")
+        out.print(escape(str(changed["diff"])), end="")
+    out.print(f"its SHA-256: {changed['config_sha256']}\n")
 
 
 def _problem_line(problem: Mapping[str, Any]) -> str:

@@ -217,18 +217,20 @@ def _row(value: Mapping[str, Any]) -> Row:
     return Row(turns, value["system"], value["tools"], value["source_line"])
 
 
+def registry_entry(file: str) -> dict[str, Any]:
+    """The entry of `dataset_info.json` that leads to the snapshot at the absolute path `file`, complete."""
+    return {
+        "file_name": file,
+        "formatting": "sharegpt",
+        "ranking": False,
+        "columns": dict(_COLUMNS),
+        "tags": dict(_TAGS),
+    }
+
+
 def write_registry(path: str, files: Mapping[str, str]) -> InputFile:
     """LLaMA-Factory's `dataset_info.json`: an entry for each (name, absolute path of a snapshot); mode 0444."""
-    entries = {
-        name: {
-            "file_name": file,
-            "formatting": "sharegpt",
-            "ranking": False,
-            "columns": dict(_COLUMNS),
-            "tags": dict(_TAGS),
-        }
-        for name, file in files.items()
-    }
+    entries = {name: registry_entry(file) for name, file in files.items()}
     # ASCII only: LLaMA-Factory opens the file in the locale's encoding.
     data = (json.dumps(entries, ensure_ascii=True, indent=2) + "\n").encode("ascii")
     atomic.write_bytes(path, data, READ_ONLY)

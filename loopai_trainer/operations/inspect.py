@@ -47,7 +47,15 @@ def _note_inspection(run: RunDir, plan: Plan) -> None:
     try:
         noted = atomic.read_json(run.plan)
         if noted is not None:
-            atomic.write_json(run.plan, {**noted, "inspected_at": time.time(), "config_sha256": plan.sha256})
+            atomic.write_json(
+                run.plan,
+                {
+                    **noted,
+                    "inspected_at": time.time(),
+                    "config_sha256": plan.sha256,
+                    "config_yaml": plan.text,
+                },
+            )
     except (OSError, ValueError):
         # A directory that cannot be written (a sandbox) must not keep a person from reading the plan.
         pass

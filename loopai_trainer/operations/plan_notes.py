@@ -28,6 +28,7 @@ def record(
         "prepared_at": prepared_at,
         "inspected_at": None,
         "config_sha256": plan.sha256,
+        "config_yaml": plan.text,
         "settings": {
             name: {"value": value, "origin": settings.origin(name)} for name, value in sorted(settings.values.items())
         },

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from loopai_trainer.errors import BackendMissing, Busy, ConfigError, DataError, SettingsError, ValidationError
+from loopai_trainer.errors import BackendMissing, ConfigError, DataError, ValidationError
 from loopai_trainer.files import atomic, fingerprints, run_index, small_inputs
 from loopai_trainer.files.hashing import HashCache
-from loopai_trainer.files.run_dir import RunDir, TaskDir, valid_id
-from loopai_trainer.host import environments, locks
-from loopai_trainer.operations import commands, plan_notes, sft_data, sources, template_use
+from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.host import environments
+from loopai_trainer.operations import plan_notes, run_place, sft_data, sources, template_use
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.inputs import hash_cache_path
 from loopai_trainer.operations.review import approval_data, refuse, review
-from loopai_trainer.operations.version_id import uuid7
 from loopai_trainer.records import (
     DataReport,
     Environment,
@@ -51,10 +49,10 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
     setting_rules.require(resolved.settings, resolved.fields)
     length_limits.of_settings(resolved.settings)  # refused before hours of reading, not after
     settings, backend = resolved.settings, resolved.backend
-    run = place(settings)
+    run = run_place.place(settings)
     environment = _environment(resolved, request.environ)
     versions = backend.probe(environment)
-    with _reserved(run):
+    with run_place.reserved(run, settings, request.environ):
         parts = _gather(resolved, request, run, versions, progress)
         plan, copies = _plan(resolved, parts, run, environment, versions)
         small_inputs.write(copies)  # before the review, which looks into them
@@ -88,49 +86,6 @@ def _environment(resolved: sources.Resolved, environ: Mapping[str, str]) -> Envi
     return environments.default(spec, environ)
 
 
-def place(settings: Settings) -> RunDir:
-    """The run directory of these settings; the version id is made here if none was given. Raises SettingsError."""
-    task_id = settings.text("task_id")
-    version_id = settings.text("trainer_version_id") or uuid7()
-    for name, value in (("task_id", task_id), ("trainer_version_id", version_id)):
-        if not valid_id(value):
-            raise SettingsError(
-                f"{name} = {value!r} (from {settings.origin(name)}) is not an id",
-                hint="use letters, digits, '.', '_' and '-', at most 64, starting with a letter or digit",
-            )
-    task = TaskDir(settings.text("output_dir"), task_id)
-    own = settings.text("trainer_output_dir")
-    return RunDir(own, version_id, task) if own else task.run(version_id)
-
-
-@contextmanager
-def _reserved(run: RunDir) -> Iterator[None]:
-    """Hold the run's lock; refuse a version that is more than merely prepared (interface section 3)."""
-    try:
-        atomic.make_private_dir(run.path)
-        lock = locks.try_exclusive(run.run_lock)
-    except OSError as error:
-        raise SettingsError(
-            f"the run directory {run.path} cannot be written: {error.strerror}", hint="choose another --output-dir"
-        ) from None
-    if lock is None:
-        raise Busy(
-            f"version {run.version_id} is in use by another process",
-            hint="wait for it, or prepare under another version id",
-            next_command=commands.status(run.path),
-        )
-    try:
-        if any(os.path.lexists(path) for path in (run.approval, run.run_state, run.result, run.launch_started)):
-            raise Busy(
-                f"version {run.version_id} is approved or has been run already; prepare never touches it again",
-                hint="leave --version-id out to get a new version",
-                next_command=commands.status(run.path),
-            )
-        yield
-    finally:
-        os.close(lock)
-
-
 def _gather(
     resolved: sources.Resolved, request: sources.Request, run: RunDir, versions: Versions, progress: Progress | None
 ) -> _Parts:
@@ -154,9 +109,11 @@ def _checked_template(
 ) -> template_use.TemplateUse:
     template = template_use.use(resolved.settings, request.overrides)
     problems = resolved.backend.template_problems(template.values, template.lines, versions)
-    errors = [problem for problem in problems if problem.severity == "error"]
+    errors = template_use.placed(
+        [problem for problem in problems if problem.severity == "error"], request.overrides
+    )
     if errors:
-        raise refuse(errors, template.path)
+        raise refuse(errors, "--set" if errors[0].origin == "--set" else template.path)
     return template
 
 

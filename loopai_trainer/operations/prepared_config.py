@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 
 from loopai_trainer.errors import ApprovalError, ConfigError, NotFound
-from loopai_trainer.operations import targets
+from loopai_trainer.files import atomic
+from loopai_trainer.operations import commands, targets
+from loopai_trainer.rules import plan as plans
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,9 +48,54 @@ def read_config(run: RunDir) -> bytes:
 
 
 def check_identity(plan: Plan, run: RunDir) -> None:
-    """Refuse a YAML that was copied into another run's directory. Raises ConfigError."""
+    """Refuse a YAML that belongs to another run directory: its lock would not guard what it writes and reads.
+
+    Raises ConfigError WRONG_RUN_DIRECTORY, also for a run directory that was copied or moved as a whole.
+    """
     if plan.version_id != run.version_id:
-        raise ConfigError(
-            f"{run.config} is the plan of version {plan.version_id}, but lies in the directory of {run.version_id}",
-            hint="run the YAML in its own run directory, or prepare again",
+        raise _foreign(run, f"is the plan of version {plan.version_id}, but lies in the directory of {run.version_id}")
+    for entry in plans.inputs(plan):
+        if not os.path.abspath(entry.path).startswith(run.path + os.sep):
+            raise _foreign(run, f"reads {entry.path}, which does not lie in its own run directory")
+
+
+def check_inspected(plan: Plan, run: RunDir) -> None:
+    """Refuse a YAML that `prepare` or `inspect` has not found good as it stands. Raises ApprovalError NOT_INSPECTED.
+
+    The hash says that a person approved these bytes; plan.json says that everything was checked with these bytes.
+    """
+    if _noted(run).get("config_sha256") != plan.sha256:
+        raise ApprovalError(
+            f"{run.config} was edited after it was checked, and has not been inspected since",
+            code="NOT_INSPECTED",
+            hint="inspect it: that checks everything again and shows what there is to approve",
+            next_command=commands.inspect(run.config),
         )
+
+
+def diff_to_checked(run: RunDir, text: str) -> str | None:
+    """Unified diff from the YAML that was last shown to `text`; None if that one is not known."""
+    import difflib
+
+    shown = _noted(run).get("config_yaml")
+    if not isinstance(shown, str):
+        return None
+    lines = difflib.unified_diff(
+        shown.splitlines(keepends=True), text.splitlines(keepends=True), "as it was shown", "as it is now"
+    )
+    return "".join(lines)
+
+
+def _noted(run: RunDir) -> dict[str, object]:
+    try:
+        return atomic.read_json(run.plan) or {}
+    except (OSError, ValueError):
+        return {}
+
+
+def _foreign(run: RunDir, what: str) -> ConfigError:
+    return ConfigError(
+        f"{run.config} {what}",
+        code="WRONG_RUN_DIRECTORY",
+        hint="run the YAML in the directory that it was prepared in, or prepare again",
+    )

@@ -6,9 +6,15 @@ import os
 import time
 
 from loopai_trainer import backends
-from loopai_trainer.errors import HostUnfit, PlanChanged
+from loopai_trainer.errors import ConfigError, HostUnfit, PlanChanged
 from loopai_trainer.operations import approvals, commands, inputs, waiting
-from loopai_trainer.operations.prepared_config import check_identity, read_config, run_of_config
+from loopai_trainer.operations.prepared_config import (
+    check_identity,
+    check_inspected,
+    diff_to_checked,
+    read_config,
+    run_of_config,
+)
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules.run_state import FINISH, START
 from loopai_trainer.worker.attach import StartRequest, start_or_attach
@@ -90,6 +96,8 @@ class _Start:
         data = read_config(run)
         plan = self._approved(data)
         check_identity(plan, run)
+        check_inspected(plan, run)
+        check_output_fresh(run)
         approvals.check(run, plan, self.approved_via, self.environ)
         backend = backends.get(plan.framework, plan.stage)
         inputs.verify(plan, backend, self.environ, verify_all=self.verify_all, progress=self.progress)
@@ -104,17 +112,35 @@ class _Start:
             raise self._with_changed_yaml(error, data) from None
 
     def _with_changed_yaml(self, error: PlanChanged, data: bytes) -> PlanChanged:
+        text = data.decode("utf-8", "replace")
         changed: dict[str, Any] = {
             "config_path": self.run.config,
-            "config_yaml": data.decode("utf-8", "replace"),
+            "config_yaml": text,
             "config_sha256": plans.digest(data),
-            "diff": None,
+            "diff": diff_to_checked(self.run, text),
         }
         return PlanChanged(
             error.message,
             hint=error.hint,
             next_command=commands.inspect(self.run.config),
             details={**error.details, "changed": changed},
+        )
+
+
+def check_output_fresh(run: RunDir) -> None:
+    """Refuse an output folder that holds something before the first start: LLaMA-Factory would resume from it.
+
+    Raises ConfigError OUTPUT_NOT_FRESH. Source: LLaMA-Factory 0.9.5, hparams/parser.py, measured.
+    """
+    try:
+        held = os.listdir(run.checkpoints)
+    except FileNotFoundError:
+        return
+    if held:
+        raise ConfigError(
+            f"{run.checkpoints} holds {sorted(held)[0]} before training has started: training would go on from there",
+            code="OUTPUT_NOT_FRESH",
+            hint="prepare a new version; it gets a folder of its own",
         )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from loopai_trainer.errors import ConfigError, UsageError
 from loopai_trainer.files import templates
-from loopai_trainer.records import Settings
+from loopai_trainer.records import Problem, Settings
 from loopai_trainer.rules import tuning, yaml_text
 
 
@@ -35,6 +37,7 @@ def use(settings: Settings, overrides: Sequence[str]) -> TemplateUse:
             f"{path}:{document.lines['loopai']}: a prepared YAML is not a template: it has the reserved key 'loopai'",
             hint="use a template, or inspect the prepared YAML",
         )
+    _refuse_endless(document.values, document.lines, path)
     values: dict[str, Any] = dict(document.values)
     changes: list[tuning.Change] = []
     notes: list[str] = []
@@ -67,9 +70,42 @@ def parse_override(text: str) -> tuple[str, Any]:
     if key.split(".")[0] in ("loopai", "result"):
         raise UsageError(f"--set {key}: this key is reserved", hint="set keys of the backend only")
     try:
-        return key, yaml_text.load(f"value: {value}\n", f"--set {key}", "settings").values["value"]
+        read = yaml_text.load(f"value: {value}\n", f"--set {key}", "settings").values["value"]
     except ConfigError as error:
         raise UsageError(error.message, hint="quote the value as YAML", problems=error.problems) from None
+    if not _is_finite(read):
+        raise UsageError(f"--set {text}: the value is not a finite number", hint="give a number that training can use")
+    return key, read
+
+
+def placed(problems: Sequence[Problem], overrides: Sequence[str]) -> list[Problem]:
+    """The template's problems; one of a value that `--set` gave names `--set` and no line of the template."""
+    keys = {parse_override(text)[0] for text in overrides}
+    return [
+        replace(problem, path=None, line=None, origin="--set") if _is_below(problem.field or "", keys) else problem
+        for problem in problems
+    ]
+
+
+def _is_below(field: str, keys: set[str]) -> bool:
+    """Whether `field` is one of the dotted `keys`, lies below one or holds one."""
+    return any(field == key or field.startswith(f"{key}.") or key.startswith(f"{field}.") for key in keys)
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _refuse_endless(values: Mapping[str, Any], lines: Mapping[str, int], path: str) -> None:
+    for key, value in values.items():
+        if not _is_finite(value):
+            raise ConfigError(
+                f"{path}:{lines.get(key, 1)}: {key} is not a finite number", hint="give a number that training can use"
+            )
 
 
 def _set(values: dict[str, Any], dotted: str, value: Any) -> Any:

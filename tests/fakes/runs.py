@@ -41,7 +41,7 @@ class PreparedRun:
         self.root = root
         self.run: RunDir = TaskDir(str(root / "outputs"), "task").run(version_id)
         os.makedirs(self.run.path, mode=0o700, exist_ok=True)
-        data = root / "train.jsonl"
+        data = Path(self.run.path, "train.jsonl")
         data.write_text('{"instruction": "a", "output": "b"}\n')
         model = root / "model"
         model.mkdir(exist_ok=True)
@@ -49,6 +49,8 @@ class PreparedRun:
         block = {**self._loopai(data, model), **(loopai or {})}
         plan = plans.render(block, {"selection_metric": None, "selection_mode": None}, options)
         Path(self.run.config).write_text(plan.text)
+        noted = {"version_id": version_id, "task_dir": self.run.task.path, "prepared_at": time.time()}
+        Path(self.run.plan).write_text(json.dumps({**noted, "config_sha256": plan.sha256, "config_yaml": plan.text}))
         self.sha256 = plan.sha256
 
     def _loopai(self, data: Path, model: Path) -> dict[str, Any]:

@@ -130,8 +130,9 @@ def test_signals_to_the_callers_group_detach(prepare, tmp_path, number):
     caller = run.start()
     wait_for(lambda: run.state().get("current_step") == 3)
     os.killpg(caller.pid, number)
-    caller.communicate(timeout=60)
-    assert caller.returncode == 130
+    code, document = answer(caller)
+    assert (code, document["error"]["code"]) == (130, "INTERRUPTED")
+    assert document["error"]["next_command"] == f"trainer wait {run.run.path}"
     assert run.locked() == (True, True)
     again = run.start()
     hold.unlink()

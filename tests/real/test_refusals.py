@@ -1,7 +1,9 @@
 """What was not approved does not run: with a real plan, nothing is started (no training, so it is quick)."""
 
+import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,9 @@ def test_one_byte_of_the_yaml(prepared, workshop):
     assert refused.code == 5
     assert refused.error["code"] == "CONFIG_HASH_MISMATCH"
     assert "seed: 43" in refused.error["changed"]["config_yaml"]
+    assert "-seed: 42\n+seed: 43" in refused.error["changed"]["diff"]
+    shown = trainer("run-prepared", config, "--sha256", prepared.data["config_sha256"], json_answer=False, **workshop.environ)
+    assert "+seed: 43" in shown.err
     assert refused.error["next_command"].startswith("trainer inspect ")
     assert nothing_started(prepared)
 
@@ -94,6 +99,35 @@ def test_an_expired_approval_until_it_is_inspected_again(prepared, workshop):
     assert nothing_started(prepared)
     assert trainer("inspect", prepared.data["config_path"], **workshop.environ).code == 0
     assert json.loads(plan.read_text())["inspected_at"] > noted["prepared_at"]
+
+
+def test_an_edit_that_nobody_inspected_though_its_hash_is_right(prepared, workshop):
+    config = Path(prepared.data["config_path"])
+    config.write_bytes(config.read_bytes().replace(b"do_train: true", b"do_train: false"))
+    sha256 = hashlib.sha256(config.read_bytes()).hexdigest()
+    refused = trainer("run-prepared", config, "--sha256", sha256, **workshop.environ)
+    assert (refused.code, refused.error["code"]) == (4, "NOT_INSPECTED")
+    assert refused.error["next_command"] == f"trainer inspect {config}"
+    assert nothing_started(prepared)
+
+
+def test_a_run_directory_that_was_copied(prepared, workshop, tmp_path):
+    copied = tmp_path / Path(prepared.data["run_dir"]).name
+    shutil.copytree(prepared.data["run_dir"], copied)
+    config = copied / "training_config.yaml"
+    refused = trainer("run-prepared", config, "--sha256", prepared.data["config_sha256"], **workshop.environ)
+    assert (refused.code, refused.error["code"]) == (3, "WRONG_RUN_DIRECTORY")
+    assert trainer("inspect", config, **workshop.environ).code == 3
+    assert not (copied / "launch").exists()
+    assert nothing_started(prepared)
+
+
+def test_checkpoints_of_another_run_in_the_output_folder(prepared, workshop):
+    checkpoint = Path(prepared.data["run_dir"]) / "checkpoints" / "checkpoint-4"
+    checkpoint.mkdir(parents=True)
+    refused = workshop.run(prepared)
+    assert (refused.code, refused.error["code"]) == (3, "OUTPUT_NOT_FRESH")
+    assert not (checkpoint.parent.parent / "launch").exists()
 
 
 def test_symbolic_links(prepared, workshop, tmp_path):

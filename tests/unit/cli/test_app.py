@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from loopai_trainer.cli import app
+from loopai_trainer.cli import app, fast
 from loopai_trainer.operations import guide
 
 
@@ -48,7 +48,7 @@ def test_what_was_not_foreseen_is_exit_1_with_its_traceback_on_stderr(capsys, mo
         raise RuntimeError("surprise")
 
     monkeypatch.setattr(guide, "guide", broken)
-    assert app.run(["guide", "--json"]) == 1
+    assert fast.main(["guide", "--json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["error"]["code"] == "UNHANDLED_EXCEPTION"
     assert "surprise" in err

@@ -58,5 +58,6 @@ def test_exit_codes_and_codes_are_pinned():
         "ExportFailed": (12, "EXPORT_FAILED"),
         "Cancelled": (13, "CANCELLED"),
         "BackendMissing": (69, "BACKEND_MISSING"),
+        "Interrupted": (130, "INTERRUPTED"),
         "StillRunning": (75, "STILL_RUNNING"),
     }
