@@ -64,7 +64,7 @@ def _say(line: str) -> int:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
     except OSError:
-        sys.stdout = None  # type: ignore[assignment] # Python must not try to flush it once more
+        sys.stdout = None  # Python must not try to flush it once more
         return 1
     return 0
 
