@@ -65,6 +65,9 @@ class Backend(Protocol):
     def file_keys(self) -> tuple[str, ...]:
         """Native keys whose text value is a small file that training reads: copied into `inputs/`, so hashed too."""
 
+    def owned_keys(self) -> Mapping[str, str]:
+        """Native keys that a plan sets itself, whatever a template or `--set` says -> what to use instead."""
+
     def template_problems(
         self, template: Mapping[str, Any], lines: Mapping[str, int], versions: Versions
     ) -> list[Problem]:

@@ -3,10 +3,27 @@
 Light on purpose (os and json alone): the worker and the fast path import it.
 """
 
+import errno
 import json
 import os
 
 PRIVATE = 0o600
+_FULL_BYTES = 64 * 1024
+"""With less than this a record and its temporary copy no longer fit."""
+
+
+def means_full(error: OSError) -> bool:
+    """Whether a write failed because the disk, or the user's share of it, is used up."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_full(folder: str) -> bool:
+    """Whether the file system of `folder` has no room left for a record; False if that cannot be asked."""
+    try:
+        there = os.statvfs(folder)
+    except OSError:
+        return False
+    return there.f_bavail * there.f_frsize < _FULL_BYTES
 
 
 def make_private_dir(path: str) -> None:
@@ -61,7 +78,8 @@ def append_line(path: str, line: bytes, *, sync: bool = False) -> None:
     """Append `line` (without its newline) in one write, so that concurrent writers never interleave."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE)
     try:
-        os.write(fd, line + b"\n")
+        if os.write(fd, line + b"\n") != len(line) + 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         if sync:
             os.fsync(fd)
     finally:

@@ -7,6 +7,7 @@ import os
 
 from loopai_trainer.files import atomic
 from loopai_trainer.rules.run_state import LIVE, TERMINAL
+from loopai_trainer.rules.stored_shape import state_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,11 +48,16 @@ def write(run: "RunDir", state: "Mapping[str, Any]", *, sync: bool = True) -> No
 
 def set_aside(run: "RunDir") -> str:
     """Rename a damaged snapshot to run_state.json.damaged-N, so that a new one can be written; returns that path."""
+    return move_aside(run.run_state, "damaged")
+
+
+def move_aside(path: str, name: str) -> str:
+    """Rename `path` to PATH.NAME-N with the first number that is free; returns that path."""
     number = 1
-    while os.path.lexists(path := f"{run.run_state}.damaged-{number}"):
+    while os.path.lexists(aside := f"{path}.{name}-{number}"):
         number += 1
-    os.rename(run.run_state, path)
-    return path
+    os.rename(path, aside)
+    return aside
 
 
 def _foreign(state: "dict[str, Any]", run: "RunDir") -> str:
@@ -62,4 +68,4 @@ def _foreign(state: "dict[str, Any]", run: "RunDir") -> str:
         return f"has the status {state.get('status')!r}, which no run has"
     if state.get("version_id", run.version_id) != run.version_id:
         return f"belongs to the version {state['version_id']!r}"
-    return ""
+    return state_problem(state)

@@ -45,7 +45,7 @@ def _code_files(folder: str) -> Iterator[str]:
     seen = set()
     for parent, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
         real = os.path.realpath(parent)
-        folders[:] = [] if real in seen else [name for name in folders if name != "__pycache__"]
+        folders[:] = [] if real in seen else sorted(name for name in folders if name != "__pycache__")
         if real not in seen:
             seen.add(real)
             yield from (os.path.join(parent, name) for name in names if name.endswith(CODE_ENDINGS))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from loopai_trainer.errors import BackendMissing
+from loopai_trainer.host import code_digest
 from loopai_trainer.records import Environment, EnvironmentSpec, Versions
 
 PROGRAMS: Mapping[str, str] = {"llamafactory": "llamafactory-cli", "verl": "python"}
@@ -84,9 +85,9 @@ def read_marker(root: str) -> dict[str, object] | None:
 
 
 def read_versions(environment: Environment, package: str) -> Versions:
-    """What the environment's installed metadata says. `sha256`: digest of its name==version lines and its Python.
+    """What the environment holds. `sha256`: digest of its name==version lines, its Python and the package's code.
 
-    Raises BackendMissing if `package` is not installed there.
+    Raises BackendMissing if `package` is not installed there, or its code cannot be read.
     """
     held = dict(sorted(_distributions(environment.site_packages)))
     wanted = _normalise(package)
@@ -97,16 +98,30 @@ def read_versions(environment: Environment, package: str) -> Versions:
             details={"tried": list(environment.site_packages)},
         )
     python = _python_version(environment)
-    lines = [f"{name}=={version}" for name, version in held.items()] + [f"python=={python}"]
+    package_dir = _package_dir(environment, package)
+    code = _code_sha256(package_dir, environment)
+    lines = [f"{name}=={version}" for name, version in held.items()] + [f"python=={python}", f"code=={code}"]
     return Versions(
         package=package,
         version=held[wanted],
         python=python,
-        package_dir=_package_dir(environment, package),
+        package_dir=package_dir,
         distributions=held,
         sha256=hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest(),
         site_packages=environment.site_packages,
+        code_sha256=code,
     )
+
+
+def _code_sha256(package_dir: str, environment: Environment) -> str:
+    try:
+        return code_digest.code_sha256(package_dir, environment.site_packages)
+    except OSError as error:
+        raise BackendMissing(
+            f"{error.filename} cannot be read: {error.strerror}",
+            code="BACKEND_BROKEN",
+            hint="see to its permissions: code that cannot be read cannot be approved",
+        ) from None
 
 
 def _environment(bin_dir: str, origin: str) -> Environment:

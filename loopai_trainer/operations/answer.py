@@ -55,7 +55,9 @@ class Answer:
 
     def json_text(self) -> str:
         """The envelope as one strict JSON document."""
-        return json.dumps(self.envelope(), ensure_ascii=False, allow_nan=False, indent=2)
+        text = json.dumps(self.envelope(), ensure_ascii=False, allow_nan=False, indent=2)
+        # A file name of bytes that are not UTF-8 has lone surrogates, which no stream takes: as \\udcXX it stays JSON.
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def failure(command: str, error: TrainerError) -> Answer:

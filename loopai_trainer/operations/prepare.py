@@ -49,6 +49,7 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
     setting_rules.require(resolved.settings, resolved.fields)
     length_limits.of_settings(resolved.settings)  # refused before hours of reading, not after
     settings, backend = resolved.settings, resolved.backend
+    template_use.read_overrides(request.overrides, backend.owned_keys())
     run = run_place.place(settings)
     environment = _environment(resolved, request.environ)
     versions = backend.probe(environment)
@@ -62,9 +63,11 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
         if found.errors:
             raise refuse(found.errors, parts.template.path)
         warnings = (*found.warnings, *(p for p in parts.data.problems if p.severity == "warning"))
-        atomic.write_text(run.explanation, plan_notes.explanation(parts.template, plan))
+        notes = template_use.replaced(parts.template, plan.native, backend.owned_keys())
+        template = parts.template._replace(notes=(*parts.template.notes, *notes))
+        atomic.write_text(run.explanation, plan_notes.explanation(template, plan))
         atomic.write_json(
-            run.plan, plan_notes.record(settings, parts.template, plan, versions, warnings, time.time(), run.task.path)
+            run.plan, plan_notes.record(settings, template, plan, versions, warnings, time.time(), run.task.path)
         )
         atomic.write_text(run.config, plan.text)
     run_index.add(run.path, request.environ, plan.version_id)
@@ -107,11 +110,9 @@ def _gather(
 def _checked_template(
     resolved: sources.Resolved, request: sources.Request, versions: Versions
 ) -> template_use.TemplateUse:
-    template = template_use.use(resolved.settings, request.overrides)
+    template = template_use.use(resolved.settings, request.overrides, resolved.backend.owned_keys())
     problems = resolved.backend.template_problems(template.values, template.lines, versions)
-    errors = template_use.placed(
-        [problem for problem in problems if problem.severity == "error"], request.overrides
-    )
+    errors = template_use.placed([problem for problem in problems if problem.severity == "error"], request.overrides)
     if errors:
         raise refuse(errors, "--set" if errors[0].origin == "--set" else template.path)
     return template

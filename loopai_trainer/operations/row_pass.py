@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from array import array
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from loopai_trainer.contract import Backend, RowCheck
 from loopai_trainer.files.rejected_rows import RejectedRows
 from loopai_trainer.files.snapshots import SnapshotWriter
 from loopai_trainer.files.tables import Fault, SourceTable
+from loopai_trainer.files.tables.json_items import JsonItems
 from loopai_trainer.operations.problem_tally import ProblemTally
 from loopai_trainer.records import Problem, Rejection, Remark, Remarked, Row, Settings, Severity
 from loopai_trainer.rules.rows.fingerprint import fingerprinter
@@ -30,7 +32,11 @@ Split = Literal["train", "validation"]
 
 @dataclass(slots=True)
 class FileFacts:
-    """What a pass found out. `lengths`: rows by number of characters; `notes`: conversions by code."""
+    """What a pass found out. `lengths`: rows by number of characters; `notes`: conversions by code.
+
+    `by_item`: lines do not tell rows apart, so that items are named by their number; `skipped`: the numbers of the
+    items that cannot be used, in order (kept for files of items alone).
+    """
 
     where: Split
     path: str
@@ -47,6 +53,12 @@ class FileFacts:
     notes: Counter[str] = field(default_factory=Counter)
     prompts: array[int] = field(default_factory=lambda: array("Q"))
     answers: array[int] = field(default_factory=lambda: array("q"))
+    by_item: bool = False
+    skipped: array[int] = field(default_factory=lambda: array("Q"))
+
+    def item_of(self, usable: int) -> int:
+        """The 1-based number in the file of the usable row with that 0-based index."""
+        return usable + 1 + bisect_right(range(len(self.skipped)), usable, key=lambda i: self.skipped[i] - i - 1)
 
 
 @contextmanager
@@ -139,6 +151,7 @@ class RowPass:
             add_answer(answer)
             lengths[add(row)] += 1
         facts.usable = len(facts.prompts)
+        facts.by_item = table.shared_lines
         facts.input = facts.usable + facts.rejected
 
     def _fault(self, position: int, fault: Fault) -> None:
@@ -149,9 +162,14 @@ class RowPass:
         elif fault.scope == "remark":
             severity = "warning"
         else:
-            self.facts.rejected += 1
+            self._count_rejected()
         problem = self._problem(
-            severity, position + fault.line_offset, fault.code, fault.message, fault.hint, fault.field
+            severity,
+            position + fault.line_offset,
+            fault.code,
+            fault.message if fault.scope == "file" else self._item(fault.scope == "remark") + fault.message,
+            fault.hint,
+            fault.field,
         )
         self._tally.add(problem, fault.raw or None)
         if fault.scope == "row" and self._rejected is not None:
@@ -159,8 +177,9 @@ class RowPass:
 
     def _reject(self, verdict: Rejection | Row, position: int, value: object) -> None:
         assert isinstance(verdict, Rejection)
-        self.facts.rejected += 1
-        problem = self._problem(self._severity, position, verdict.code, verdict.message, verdict.hint, verdict.field)
+        self._count_rejected()
+        message = self._item() + verdict.message
+        problem = self._problem(self._severity, position, verdict.code, message, verdict.hint, verdict.field)
         self._tally.add(problem, value)
         if self._rejected is not None:
             self._rejected.add(problem, value)
@@ -170,8 +189,21 @@ class RowPass:
             if remark.note:
                 self.facts.notes[remark.message] += 1
             else:
-                problem = self._problem("warning", position, remark.code, remark.message, remark.hint, remark.field)
+                message = self._item(ahead=True) + remark.message
+                problem = self._problem("warning", position, remark.code, message, remark.hint, remark.field)
                 self._tally.add(problem, value)
+
+    def _count_rejected(self) -> None:
+        self.facts.rejected += 1
+        if isinstance(self._table, JsonItems):
+            self.facts.skipped.append(self._seen())
+
+    def _seen(self) -> int:
+        return len(self.facts.prompts) + self.facts.rejected
+
+    def _item(self, ahead: bool = False) -> str:
+        """'item 3 of the list: ', if its line alone does not tell which is meant; `ahead`: it is not counted yet."""
+        return f"item {self._seen() + ahead} of the list: " if self._table.shared_lines else ""
 
     def _problem(
         self, severity: Severity, position: int, code: str, message: str, hint: str, field_name: str | None

@@ -67,18 +67,19 @@ def _group_problems(facts: FileFacts, group: splitting.Repeats, rows: dict[int, 
     by_answer = _by_answer(group)
     for same in by_answer[:KEPT_PER_CODE]:
         if len(same) > 1:
-            known = [rows[row] for row in same[:_SHOWN_ROWS]]
-            lines = line_ranges([row.source_line for row in known])
+            shown = same[:_SHOWN_ROWS]
+            known = [rows[row] for row in shown]
             more = ", ..." if len(same) > _SHOWN_ROWS else ""
             alike = (
                 "" if all(_same_prompt(row, known[0]) for row in known) else " (apart from blanks or character forms)"
             )
-            message = f"the same row stands {len(same)} times{alike}: {facts.unit}s {lines}{more}"
+            message = f"the same row stands {len(same)} times{alike}: {_places(facts, shown, known)}{more}"
             yield _problem(facts, "DUPLICATE_ROW", known[0], message, "keep one, unless it is meant to weigh more")
     if len(by_answer) > 1:
         first, other = rows[by_answer[0][0]], rows[by_answer[1][0]]
         count = len(by_answer)
-        message = f"the prompt of {facts.unit} {first.source_line} has another answer here" + (
+        here = f"in item {facts.item_of(by_answer[1][0])}" if facts.by_item else "here"
+        message = f"the prompt of {_places(facts, [by_answer[0][0]], [first])} has another answer {here}" + (
             f"; {count} different answers in all" if count > 2 else ""
         )
         yield _problem(facts, "CONTRADICTION", other, message, "keep the right answer, unless several are right")
@@ -100,14 +101,23 @@ def report_overlap(
     train_rows = snapshots.rows_at(train_snapshot, [pair[0] for pair in earliest])
     held_rows = snapshots.rows_at(held_snapshot, [pair[1] for pair in earliest])
     for train_row, held_row in earliest:
-        tally.add(_overlap(train, train_rows[train_row], held, held_rows[held_row], severity))
+        place = _places(held, [held_row], [held_rows[held_row]])
+        item = f"item {train.item_of(train_row)} of the list: " if train.by_item else ""
+        tally.add(_overlap(train, train_rows[train_row], held_rows[held_row], place, item, severity))
     tally.count_more("OVERLAP", total - len(earliest), errors=severity == "error")
 
 
-def _overlap(train: FileFacts, row: Row, held: FileFacts, other: Row, severity: Severity) -> Problem:
+def _places(facts: FileFacts, usable: Sequence[int], rows: Sequence[Row]) -> str:
+    """'lines 1, 9-14', or 'items ...' where several stand on a line."""
+    unit = "item" if facts.by_item else facts.unit
+    numbers = [facts.item_of(index) for index in usable] if facts.by_item else [row.source_line for row in rows]
+    return f"{unit}{'s' if len(numbers) > 1 else ''} {line_ranges(numbers)}"
+
+
+def _overlap(train: FileFacts, row: Row, other: Row, place: str, item: str, severity: Severity) -> Problem:
     same = "the same row" if row.messages[-1] == other.messages[-1] else "the same prompt with another answer"
     alike = "" if _same_prompt(row, other) else ", apart from blanks or character forms"
-    message = f"{same} stands in the validation data too ({held.unit} {other.source_line}{alike})"
+    message = f"{item}{same} stands in the validation data too ({place}{alike})"
     hint = "take it out of one of the two; or accept it with --option allow_overlap=true"
     return _problem(train, "OVERLAP", row, message, hint, severity)
 

@@ -47,6 +47,10 @@ def _refuse_undecodable(settings: Settings) -> None:
     for name, value in settings.values.items():
         if isinstance(value, str) and not _is_utf8(value):
             raise _not_utf8(name, value, settings.origin(name))
+    for name in _INPUT_FOLDERS:
+        path = os.path.abspath(settings.text(name, os.path.sep))
+        if not _is_utf8(path):
+            raise _not_utf8(name, path, "the working folder")
 
 
 def _is_utf8(text: str) -> bool:

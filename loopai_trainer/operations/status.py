@@ -4,7 +4,7 @@ import os
 
 from loopai_trainer.operations import targets
 from loopai_trainer.operations.answer import Answer
-from loopai_trainer.worker.observe import observe, read_result
+from loopai_trainer.worker.observe import observe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _PROGRESS = ("phase", "current_step", "total_steps", "started_at", "updated_at")
 _EXTRA = ("loss", "eval_loss", "learning_rate", "attempt")
+_LOG_LINES = 5
 RESULTS = ("best_checkpoint", "best_metric", "update_model_path", "checkpoints", "result", "duration_s")
 
 
@@ -39,12 +40,14 @@ def describe(run: "RunDir", seen: "Observation") -> "dict[str, Any]":
     }
     if seen.verdict.status == "running" and state.get("eta_s") is not None:
         data["eta_s"] = state["eta_s"]
+    if seen.verdict.status == "finalizing":
+        data["phase"] = "finalizing"  # the record may be older than what the processes show
     if seen.verdict.code:
-        data["error"] = {"code": seen.verdict.code, "detail": seen.verdict.message}
+        data["error"] = _verdict_error(run, seen)
     elif state.get("error"):
         data["error"] = state["error"]
     if seen.verdict.status in ("completed", "failed", "cancelled"):
-        result = read_result(run) or {}
+        result = seen.result or {}
         data |= {name: result.get(name) for name in RESULTS}
         data["error"] = result.get("error") or data.get("error")
     return data
@@ -59,6 +62,17 @@ def sentence(data: "dict[str, Any]") -> str:
     if error:
         text += f": {error.get('detail') or error.get('message') or error.get('code')}"
     return text
+
+
+def _verdict_error(run: "RunDir", seen: "Observation") -> "dict[str, Any]":
+    from loopai_trainer.files import log_tail
+
+    error: dict[str, Any] = {"code": seen.verdict.code, "detail": seen.verdict.message}
+    if seen.verdict.code == "DISK_FULL":
+        error["hint"] = "free space on the disk of the run directory, then make the same run-prepared call again"
+    if seen.verdict.code in ("WORKER_LOST", "DISK_FULL"):
+        error |= {"recoverable": True, "log_tail": log_tail.tail(run.train_log, _LOG_LINES)[0]}
+    return error
 
 
 def _present_hash(run: "RunDir") -> str | None:

@@ -26,8 +26,11 @@ class TemplateUse(NamedTuple):
     notes: Sequence[str]
 
 
-def use(settings: Settings, overrides: Sequence[str]) -> TemplateUse:
-    """Raises ConfigError (file and line) for a template that cannot be trusted, UsageError for a bad `--set`."""
+def use(settings: Settings, overrides: Sequence[str], owned: Mapping[str, str] = {}) -> TemplateUse:
+    """Raises ConfigError (file and line) for a template that cannot be trusted, UsageError for a bad `--set`.
+
+    `owned`: keys that `--set` must not give, and what to use instead.
+    """
     path = templates.find_template(settings.text("train_input_config_template_path"), settings.text("train_stage"))
     text = _read(path)
     document = yaml_text.load(text, path, "template")
@@ -43,7 +46,7 @@ def use(settings: Settings, overrides: Sequence[str]) -> TemplateUse:
     notes: list[str] = []
     if settings.text("config_mode") == "rules":
         values, changes, notes = tuning.tune(values, settings.text("train_input_task_description"))
-    for key, value in map(parse_override, overrides):
+    for key, value in read_overrides(overrides, owned):
         before = _set(values, key, value)
         # What a rule did to this key no longer counts: the template's own value is what was changed.
         before = next((change.before for change in changes if change.key == key), before)
@@ -76,6 +79,25 @@ def parse_override(text: str) -> tuple[str, Any]:
     if not _is_finite(read):
         raise UsageError(f"--set {text}: the value is not a finite number", hint="give a number that training can use")
     return key, read
+
+
+def read_overrides(texts: Sequence[str], owned: Mapping[str, str]) -> list[tuple[str, Any]]:
+    """All `--set` texts. Raises UsageError, also for a key in `owned`, whose value would be replaced without a word."""
+    found = [parse_override(text) for text in texts]
+    for key, _ in found:
+        instead = owned.get(key.split(".")[0])
+        if instead is not None:
+            raise UsageError(f"--set {key}: the launcher sets this key itself", hint=f"use instead: {instead}")
+    return found
+
+
+def replaced(template: TemplateUse, native: Mapping[str, Any], owned: Mapping[str, str]) -> list[str]:
+    """A note on each value of the template itself that the plan's keys `native` have not taken over."""
+    return [
+        f"the template's {key} ({template.values[key]!r}) is not used; what sets it: {instead}"
+        for key, instead in owned.items()
+        if key in template.values and template.values[key] != native.get(key)
+    ]
 
 
 def placed(problems: Sequence[Problem], overrides: Sequence[str]) -> list[Problem]:

@@ -22,7 +22,12 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What an environment holds, read from its installed metadata (no interpreter is started)."""
+    """What an environment holds, read from its files (no interpreter is started).
+
+    `sha256` digests everything: names and versions, Python, and the code of `code_sha256`, which covers the package's
+    own files and what runs at every start of the interpreter. The same `code_sha256` under another `sha256` means that
+    packages or Python changed.
+    """
 
     package: str
     version: str
@@ -31,3 +36,4 @@ class Versions:
     distributions: Mapping[str, str]
     sha256: str
     site_packages: tuple[str, ...] = ()
+    code_sha256: str = ""

@@ -46,18 +46,21 @@ class Facts:
 
     `state`: run_state.json, None if absent; `damaged`: why it could not be read, else ''. `training_alive`: a recorded
     or marked process of this run lives; None: it cannot be seen from here (other pid namespace). `started`: training
-    was exec'd or was just about to be. `exit_record`: launch/exit.json. `boot_id`: of this host, now.
+    was exec'd or was just about to be. `exit_record`: launch/exit.json. `boot_id`: of this host, now. `training_gone`:
+    its main process was seen to be gone. `disk_full`: no record can be written.
     """
 
     __slots__ = (
         "approved",
         "boot_id",
         "damaged",
+        "disk_full",
         "exit_record",
         "run_lock_held",
         "started",
         "state",
         "training_alive",
+        "training_gone",
         "training_lock_held",
     )
 
@@ -73,6 +76,8 @@ class Facts:
         exit_record: "Mapping[str, Any] | None" = None,
         approved: bool = False,
         boot_id: str = "",
+        training_gone: bool = False,
+        disk_full: bool = False,
     ) -> None:
         self.state = state
         self.damaged = damaged
@@ -83,6 +88,8 @@ class Facts:
         self.exit_record = exit_record
         self.approved = approved
         self.boot_id = boot_id
+        self.training_gone = training_gone
+        self.disk_full = disk_full
 
     @property
     def recorded(self) -> str:
@@ -107,6 +114,48 @@ class Verdict:
 
     def __repr__(self) -> str:
         return f"Verdict({self.status!r}, {self.action!r}, {self.code!r})"
+
+
+def believed(
+    state: "Mapping[str, Any] | None", result: "Mapping[str, Any] | None", *, started: bool, run_lock_held: bool
+) -> "tuple[dict[str, Any] | None, str]":
+    """(the state to go by, why run_state.json is not believed as it stands: '' if it is).
+
+    `result` is a whole worker_result.json of this version, which is the truth about how the run ended. An ended state
+    without one is no end, except for a failure before training's exec, which the same call may follow.
+    """
+    recorded = (state or {}).get("status")
+    if result is not None and not (run_lock_held and recorded not in TERMINAL):
+        if state is not None and not _differing(state, result):
+            return dict(state), ""
+        if state is None or state.get("attempt") in (None, result["attempt"]):
+            return rebuilt(state, result), "run_state.json does not say what worker_result.json says"
+    if state is None or recorded not in TERMINAL or (recorded == "failed" and not started):
+        return (None if state is None else dict(state)), ""
+    why = f"run_state.json says {recorded}, but there is no worker_result.json of this run that says so"
+    return {**state, "status": "finalizing"}, why
+
+
+def rebuilt(state: "Mapping[str, Any] | None", result: "Mapping[str, Any]") -> "dict[str, Any]":
+    """The last state of an ended run, from its result; what only `state` knows is kept."""
+    return {
+        **(state or {}),
+        **(result.get("last_state") or {}),
+        "version_id": result["trainer_version_id"],
+        "task_id": result.get("task_id"),
+        "status": result["status"],
+        "phase": result["status"],
+        "attempt": result["attempt"],
+        "config_sha256": result.get("config_sha256"),
+        "run_dir": result.get("run_dir"),
+        "error": result.get("error"),
+        "finished_at": result.get("finished_at"),
+        "updated_at": result.get("finished_at"),
+    }
+
+
+def _differing(state: "Mapping[str, Any]", result: "Mapping[str, Any]") -> bool:
+    return any(state.get(name) != result.get(name) for name in ("status", "attempt", "config_sha256"))
 
 
 def verdict(facts: Facts) -> Verdict:
@@ -138,11 +187,24 @@ def _supervised(facts: Facts) -> Verdict:
     if facts.recorded in ("completed", "cancelled") or (facts.recorded == "failed" and facts.started):
         return Verdict(facts.recorded, ANSWER)
     if facts.recorded in LIVE:
-        return Verdict(facts.recorded, ATTACH)
+        return _working(facts)
     return Verdict("queued", ATTACH)
 
 
+def _working(facts: Facts) -> Verdict:
+    """A worker is at it. Its record may be old when the disk is full: then processes and files say how far it is."""
+    if not facts.training_gone:
+        return Verdict(facts.recorded, ATTACH)
+    if facts.disk_full:
+        message = "training's main process has ended, but the disk is full: how it ended cannot be written down yet"
+        return Verdict("finalizing", ATTACH, "DISK_FULL", message)
+    return Verdict("finalizing", ATTACH)
+
+
 def _lost(facts: Facts) -> Verdict:
+    if facts.disk_full:
+        message = "training has ended, but the disk is full, so its result cannot be written"
+        return Verdict("failed", FINISH, "DISK_FULL", message)
     if facts.exit_record is not None:
         message = "training has ended, but its worker died before finishing; run-prepared again finishes it"
         return Verdict("failed", FINISH, "WORKER_LOST", message)

@@ -4,13 +4,14 @@ The lock passes to the worker by inheritance: from the caller's flock to the wor
 nobody holds it. Light on purpose: all of this happens before training's exec.
 """
 
+import errno
 import os
 import sys
 import time
 
 from loopai_trainer import executors
 from loopai_trainer.errors import HostUnfit, Orphaned, PlanChanged, TrainingFailed
-from loopai_trainer.files import atomic, state_file
+from loopai_trainer.files import atomic, result_file, state_file
 from loopai_trainer.files.event_log import utc_text
 from loopai_trainer.host import locks, processes
 from loopai_trainer.rules.run_state import ANSWER, ATTACH, FINISH, ORPHAN, RETRY, TERMINAL
@@ -58,14 +59,31 @@ def start_or_attach(run: "RunDir", sha256: str, begin: "Callable[[], StartReques
     """Make sure that the one training of this version runs, has run, or is refused.
 
     `begin` is called under run.lock, only when nothing has started yet; what it raises releases the lock and passes
-    through. Raises Orphaned (training lives without a worker; nothing is touched) and PlanChanged (the version runs,
-    or ran, with another hash than `sha256`).
+    through. Raises Orphaned (training lives without a worker; nothing is touched), PlanChanged (the version runs,
+    or ran, with another hash than `sha256`) and HostUnfit DISK_FULL.
     """
+    try:
+        return _start_or_attach(run, sha256, begin)
+    except OSError as error:
+        if not atomic.means_full(error):
+            raise
+        raise HostUnfit(
+            f"the disk of {run.path} is full: {error}",
+            code="DISK_FULL",
+            hint="free space on that disk, then make the same call again",
+        ) from None
+
+
+def _start_or_attach(run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]") -> Attachment:
     until = time.monotonic() + _RETRY_S
     while True:
         seen = observe(run)
         _same_plan(seen, sha256)
         if seen.verdict.action == ANSWER:
+            if seen.damaged:
+                from loopai_trainer.worker.restoring import restore
+
+                restore(run)
             return Attachment("finished", seen)
         if seen.verdict.action == ATTACH:
             return Attachment("attached", seen)
@@ -126,6 +144,8 @@ def _under_lock(run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]")
             return None
         _same_plan(seen, sha256)
         if seen.verdict.action == FINISH:
+            if seen.verdict.code == "DISK_FULL":
+                raise OSError(errno.ENOSPC, seen.verdict.message)
             return _start_worker(run, fd, _finish_request(run, seen, sha256), finish=True)
         _drop_stale_cancel(run, seen)
         request = begin()
@@ -165,8 +185,10 @@ def _drop_stale_cancel(run: "RunDir", seen: Observation) -> None:
 
 
 def _record_queued(run: "RunDir", seen: Observation, request: StartRequest) -> None:
-    if os.path.exists(run.run_state) and not seen.state:
+    if os.path.exists(run.run_state) and (seen.damaged or not seen.state):
         state_file.set_aside(run)
+    if os.path.exists(run.result):  # that of an attempt that failed before training's exec
+        result_file.set_aside(run, "attempt")
     now = utc_text(time.time())
     state: dict[str, Any] = {
         "version_id": run.version_id,

@@ -12,12 +12,13 @@ import time
 
 from loopai_trainer import backends
 from loopai_trainer.errors import Busy, TrainerError
-from loopai_trainer.files import atomic, state_file
+from loopai_trainer.files import atomic, event_log, state_file
 from loopai_trainer.files.event_log import utc_text
 from loopai_trainer.files.run_dir import RunDir, TaskDir
 from loopai_trainer.host import locks, processes
 from loopai_trainer.rules import plan as plans
-from loopai_trainer.worker import own
+from loopai_trainer.rules.run_state import LIVE, TERMINAL
+from loopai_trainer.worker import guards, own
 from loopai_trainer.worker.record import Record, tell
 
 TYPE_CHECKING = False
@@ -78,12 +79,13 @@ def main(words: list[str], asked: Asked | None = None) -> int:
 
 def _open_record(arguments: Arguments) -> Record:
     read = state_file.read(arguments.run)
-    if read.damaged:
-        tell(f"{read.damaged}; kept as {state_file.set_aside(arguments.run)}")
+    ended = (read.state or {}).get("status") in TERMINAL
+    if read.damaged or (arguments.finish and ended):
+        tell(f"{read.damaged or 'its end is not believed'}; kept as {state_file.set_aside(arguments.run)}")
     state: dict[str, Any] = {
         "version_id": arguments.run.version_id,
         "task_id": os.path.basename(arguments.run.task.path),
-        "attempt": 1,
+        "attempt": _last_attempt(arguments.run) if arguments.finish else 1,
         "run_dir": arguments.run.path,
         **(read.state or {}),
     }
@@ -93,8 +95,9 @@ def _open_record(arguments: Arguments) -> Record:
     state["worker"] = identity = processes.own_identity()
     handle = "/".join(str(part) for part in identity.values())
     state["executor"] = {"name": arguments.executor, "handle": handle}
-    if state.get("status") not in ("queued", "running", "finalizing"):
-        state["status"] = ""
+    if state.get("status") not in LIVE:
+        # A training that is to be finished was running, whatever a lost or false record says.
+        state["status"] = "running" if arguments.finish else ""
     locks.name_holder(arguments.lock_fd, f"{arguments.run.version_id}: worker {os.getpid()} since {state['worker']}")
     return Record(arguments.run, state)
 
@@ -105,6 +108,8 @@ def _job(arguments: Arguments, record: Record, asked: Asked) -> own.Job:
     plan = approved.plan
     record.state.update(task_id=plan.task_id, framework=plan.framework, stage=plan.stage)
     if not arguments.finish:
+        guards.check_place(arguments.run, plan)
+        guards.check_fresh(arguments.run, plan)
         atomic.make_private_dir(os.path.dirname(arguments.run.approved_config))
         atomic.write_bytes(arguments.run.approved_config, data)
     backend = backends.get(plan.framework, plan.stage)
@@ -115,6 +120,12 @@ def _job(arguments: Arguments, record: Record, asked: Asked) -> own.Job:
         return finish_run(arguments.run, plan, backend, ended)
 
     return own.Job(arguments.run, approved, backend, record, finish, asked)
+
+
+def _last_attempt(run: RunDir) -> int:
+    """The attempt that wrote the last event, for a state that is lost."""
+    attempts = [event.get("attempt") for event in event_log.read(run.events)]
+    return max((one for one in attempts if isinstance(one, int)), default=1)
 
 
 def _read_all(fd: int) -> bytes:
@@ -129,11 +140,14 @@ def _fail(run: RunDir, record: Record | None, error: Exception) -> None:
     """Record why the worker gives up; while training lives, its run is not called ended (it is orphaned)."""
     import traceback
 
-    from loopai_trainer.worker.ending import conclude, error_json, short_result
+    from loopai_trainer.worker.disk_room import refusal
+    from loopai_trainer.worker.ending import EndNotWritten, conclude, error_json, short_result
 
     tell("".join(traceback.format_exception(error)).rstrip())
-    if record is None:
-        return
+    if record is None or isinstance(error, EndNotWritten):
+        return  # the next call finishes it from the files
+    if isinstance(error, OSError) and atomic.means_full(error):
+        error = refusal(run, error)
     if not isinstance(error, TrainerError):
         error = TrainerError(
             f"the worker failed: {type(error).__name__}: {error}",
@@ -145,7 +159,10 @@ def _fail(run: RunDir, record: Record | None, error: Exception) -> None:
         return
     if record.state["status"] == "":
         record.state["status"] = "queued"
-    conclude(run, record, short_result(record, "failed", error))
+    try:
+        conclude(run, record, short_result(record, "failed", error))
+    except EndNotWritten as fault:
+        tell(str(fault))
 
 
 def detached(words: list[str]) -> int:

@@ -5,9 +5,9 @@ Light on purpose (json, os and fcntl): `status --json` imports it.
 
 import os
 
-from loopai_trainer.files import atomic, state_file
+from loopai_trainer.files import atomic, result_file, state_file
 from loopai_trainer.host import locks, processes
-from loopai_trainer.rules.run_state import TERMINAL, Facts, Verdict, verdict
+from loopai_trainer.rules.run_state import LIVE, TERMINAL, Facts, Verdict, believed, verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,16 +19,26 @@ if TYPE_CHECKING:
 
 
 class Observation:
-    """A run as it is now: the verdict, what run_state.json holds ({} if nothing usable), and launch/exit.json."""
+    """A run as it is now: the verdict, its state ({} if nothing usable), launch/exit.json and worker_result.json.
 
-    __slots__ = ("exit_record", "state", "verdict")
+    `damaged`: why run_state.json is not believed as it stands, else ''; `state` is then what could be made out.
+    """
+
+    __slots__ = ("damaged", "exit_record", "result", "state", "verdict")
 
     def __init__(
-        self, found: Verdict, state: "dict[str, Any] | None", exit_record: "dict[str, Any] | None" = None
+        self,
+        found: Verdict,
+        state: "dict[str, Any] | None",
+        exit_record: "dict[str, Any] | None" = None,
+        result: "dict[str, Any] | None" = None,
+        damaged: str = "",
     ) -> None:
         self.verdict = found
         self.state: dict[str, Any] = state or {}
         self.exit_record = exit_record
+        self.result = result
+        self.damaged = damaged
 
 
 def observe(run: "RunDir", *, holding_run_lock: bool = False) -> Observation:
@@ -39,23 +49,42 @@ def observe(run: "RunDir", *, holding_run_lock: bool = False) -> Observation:
     run_lock_held = not holding_run_lock and locks.held(run.run_lock)
     # Read after the lock was looked at: a worker writes its last state before it lets the lock go.
     read = state_file.read(run)
-    recorded = (read.state or {}).get("status")
     started = os.path.exists(run.launch_started)
-    exit_record = None
+    result = None
+    if not run_lock_held or (read.state or {}).get("status") in TERMINAL:
+        result = result_file.read(run, (read.state or {}).get("config_sha256"))
+    state, doubt = believed(read.state, result, started=started, run_lock_held=run_lock_held)
     facts = Facts(
-        state=read.state,
-        damaged=read.damaged,
+        state=state,
+        damaged=read.damaged if state is None else "",
         run_lock_held=run_lock_held,
         started=started,
         approved=os.path.exists(run.approval),
     )
-    if not run_lock_held and recorded not in TERMINAL:
-        facts.training_lock_held = locks.held(run.training_lock)
-        facts.boot_id = processes.boot_id()
-        if started and not facts.training_lock_held:
-            facts.training_alive = bool(living(run, read.state))
-            facts.exit_record = exit_record = read_exit(run)
-    return Observation(verdict(facts), read.state, exit_record)
+    if facts.recorded not in TERMINAL:
+        _look_further(run, facts)
+    return Observation(verdict(facts), state, facts.exit_record, result, read.damaged or doubt)  # type: ignore[arg-type]
+
+
+def _look_further(run: "RunDir", facts: Facts) -> None:
+    """The facts that matter for a run without a recorded end."""
+    if facts.run_lock_held:
+        if facts.started and facts.recorded in LIVE:
+            facts.training_gone = _main_gone(run)
+            facts.disk_full = facts.training_gone and atomic.is_full(run.path)
+        return
+    facts.training_lock_held = locks.held(run.training_lock)
+    facts.boot_id = processes.boot_id()
+    if facts.started and not facts.training_lock_held:
+        facts.training_alive = bool(living(run, facts.state))
+        facts.exit_record = read_exit(run)
+        facts.disk_full = atomic.is_full(run.path)
+
+
+def _main_gone(run: "RunDir") -> bool:
+    """Whether training's main process was exec'd, and is seen to be gone."""
+    main = read_started(run).get("training")
+    return main is not None and processes.visible(main) and not processes.alive(main)
 
 
 def living(run: "RunDir", state: "Mapping[str, Any] | None") -> "list[Identity]":
@@ -73,7 +102,7 @@ def living(run: "RunDir", state: "Mapping[str, Any] | None") -> "list[Identity]"
 
 def read_started(run: "RunDir") -> "dict[str, Any]":
     """launch/started: the identities of `keeper` and (once it was exec'd) `training`; {} if absent or torn."""
-    return _read(run.launch_started) or {}
+    return {name: one for name, one in (_read(run.launch_started) or {}).items() if isinstance(one, dict)}
 
 
 def read_exit(run: "RunDir") -> "dict[str, Any] | None":
@@ -82,8 +111,8 @@ def read_exit(run: "RunDir") -> "dict[str, Any] | None":
 
 
 def read_result(run: "RunDir") -> "dict[str, Any] | None":
-    """worker_result.json; None if absent or torn."""
-    return _read(run.result)
+    """worker_result.json; None if it is absent, torn, or not a whole result of this version."""
+    return result_file.read(run)
 
 
 def members_text(tree: "list[Identity]") -> "dict[str, Any]":
@@ -108,5 +137,5 @@ def _members(state: "Mapping[str, Any] | None") -> "list[Identity]":
 def _read(path: str) -> "dict[str, Any] | None":
     try:
         return atomic.read_json(path)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

@@ -76,6 +76,9 @@ class StandIn:
     def environment_spec(self) -> EnvironmentSpec | None:
         return None
 
+    def owned_keys(self) -> Mapping[str, str]:
+        return {}
+
     def file_keys(self) -> tuple[str, ...]:
         return ()
 

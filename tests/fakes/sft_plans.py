@@ -1,14 +1,19 @@
 """A run folder with everything that an SFT plan names, and the plan itself, made through the real draft and render."""
 
 import hashlib
+import io
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 from fakes.safetensors_files import decoder_tensors, write_safetensors
 from fakes.tokenizer_files import write_tokenizer
 from loopai_trainer import backends
+from loopai_trainer.files import snapshots
 from loopai_trainer.records import (
     Counts,
     DataReport,
@@ -63,18 +68,28 @@ def make_paths(run: Path) -> LaunchPaths:
     )
 
 
+@lru_cache
+def parquet(rows: int) -> bytes:
+    """A Parquet file of so many rows, which hold their number alone."""
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"source_line": range(rows)}), buffer)
+    return buffer.getvalue()
+
+
 def make_data(run: Path, train_rows: int = 90, validation_rows: int = 10) -> DataReport:
     """Snapshots and registry in `run`; no validation split for 0 rows."""
     lengths = LengthStats(1, 2, 3, 4, 5)
     splits = [
         SplitReport(
-            where, "alpaca", input_file(run / "prepared_data" / f"{where}.parquet", b"PAR1", rows), Counts(rows, rows, 0),
+            where, "alpaca", input_file(run / "prepared_data" / f"{where}.parquet", parquet(rows), rows), Counts(rows, rows, 0),
             lengths, "--dataset",
         )
         for where, rows in (("train", train_rows), ("validation", validation_rows))
         if rows
     ]  # fmt: skip
-    registry = input_file(run / "prepared_data" / "dataset_info.json", b"{}")
+    path = run / "prepared_data" / "dataset_info.json"
+    path.unlink(missing_ok=True)
+    registry = snapshots.write_registry(str(path), {split.where: split.snapshot.path for split in splits})
     return DataReport(tuple(splits), (), {}, registry)  # type: ignore[arg-type]
 
 

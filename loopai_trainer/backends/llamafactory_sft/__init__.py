@@ -69,9 +69,15 @@ class LlamaFactorySft:
 
     def file_keys(self) -> tuple[str, ...]:
         """DeepSpeed, FSDP and accelerate JSON."""
-        from loopai_trainer.backends.llamafactory_sft.check import FILE_KEYS
+        from loopai_trainer.backends.llamafactory_sft.coverage import FILE_KEYS
 
         return FILE_KEYS
+
+    def owned_keys(self) -> Mapping[str, str]:
+        """Identity, data and output folder."""
+        from loopai_trainer.backends.llamafactory_sft.draft import OWNED_KEYS
+
+        return OWNED_KEYS
 
     def template_problems(
         self, template: Mapping[str, Any], lines: Mapping[str, int], versions: Versions

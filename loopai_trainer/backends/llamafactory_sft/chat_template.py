@@ -63,9 +63,28 @@ def read_templates(versions: Versions) -> Mapping[str, ChatTemplate | None]:
     return _read(os.path.join(versions.package_dir, "data", "template.py"))
 
 
+def read_tool_formats(versions: Versions) -> tuple[str, ...]:
+    """Names of the ways to write tools (`TOOLS` in data/tool_utils.py); empty if there is no source."""
+    return _keys_of(os.path.join(versions.package_dir, "data", "tool_utils.py"), "TOOLS")
+
+
 def read_tool_prompts(versions: Versions) -> Mapping[str, str]:
     """The texts that introduce a list of tools, by the name of their constant in data/tool_utils.py."""
     return _constants(os.path.join(versions.package_dir, "data", "tool_utils.py"))
+
+
+@lru_cache(maxsize=4)
+def _keys_of(path: str, constant: str) -> tuple[str, ...]:
+    for node in _statements(path):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Dict)
+            and ast.unparse(node.targets[0]) == constant
+        ):
+            return tuple(
+                key.value for key in node.value.keys if isinstance(key, ast.Constant) and type(key.value) is str
+            )
+    return ()
 
 
 @lru_cache(maxsize=4)

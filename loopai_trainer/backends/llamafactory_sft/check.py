@@ -9,34 +9,19 @@ from typing import Any, NamedTuple
 
 from loopai_trainer.backends.llamafactory_sft import disk, schedule
 from loopai_trainer.backends.llamafactory_sft.check_method import method_problems
+from loopai_trainer.backends.llamafactory_sft.coverage import FILE_KEYS, coverage_problems
 from loopai_trainer.backends.llamafactory_sft.deepspeed import deepspeed_problems
-from loopai_trainer.backends.llamafactory_sft.launch import OWNED, needs_torchrun
+from loopai_trainer.backends.llamafactory_sft.launch import needs_torchrun
+from loopai_trainer.backends.llamafactory_sft.launch_env import env_faults
 from loopai_trainer.backends.llamafactory_sft.model_folder import ModelFolder, read_model_folder
+from loopai_trainer.backends.llamafactory_sft.ranges import METRICS
+from loopai_trainer.backends.llamafactory_sft.registry import SPLITS, registry_problems, row_problems
 from loopai_trainer.backends.llamafactory_sft.template_fit import fit_problems
 from loopai_trainer.host.devices import device_problems
 from loopai_trainer.records import Host, Plan, Problem, Versions
 from loopai_trainer.rules import length_limits
 
-FILE_KEYS = ("deepspeed", "fsdp_config", "accelerator_config")
-"""Small files that training reads: copied into `inputs/`, so that the hash covers them."""
-
-UNCOVERED: Mapping[str, str] = {
-    "adapter_name_or_path": "merge the adapter into a model folder first (llamafactory-cli export)",
-    "tokenized_path": "leave it out: with it every other data key is ignored",
-    "resume_from_checkpoint": "leave it out: a run starts from the model that is approved",
-    "new_special_tokens_config": "add the tokens to the model's tokenizer first",
-    "generation_config": "leave it out: the model folder's own is used",
-    "hyper_parallel_args": "leave it out",
-    "kt_weight_path": "leave it out",
-    "kt_expert_checkpoint_path": "leave it out",
-    "media_dir": "leave it out: only text is prepared",
-    "cache_dir": "leave it out: caches lie inside the run",
-    "adapter_folder": "leave it out",
-    "profiler_output_dir": "leave it out",
-    "streaming": "leave it out: the number of examples could not be checked",
-    "push_to_hub": "leave it out: training runs offline",
-}
-"""Keys through which training would read or write what the approved hash does not cover -> what to do instead."""
+EXECUTORS = ("local", "inline")
 
 
 class Facts(NamedTuple):
@@ -55,7 +40,7 @@ def check(plan: Plan, versions: Versions, host: Host) -> list[Problem]:
     native = plan.native
     model = read_model_folder(str(native.get("model_name_or_path")))
     facts = Facts(plan, native, versions, host, model, schedule.of_plan(plan))
-    rules = (_identity, _uncovered, _output, _evaluation, _saving, _launch, _deepspeed, _disk)
+    rules = (_identity, _uncovered, _registry, _output, _evaluation, _saving, _launch, _selection, _deepspeed, _disk)
     found = [*model.problems, *(problem for rule in rules for problem in rule(facts))]
     found += method_problems(native, model, versions)
     limits, wrong = length_limits.of_plan(plan.loopai)
@@ -82,8 +67,7 @@ def _identity(facts: Facts) -> Iterator[Problem]:
             message = f"'{key}' is {native.get(key)!r}, the checked inputs need {value!r}"
             yield _error("INPUT_MISMATCH", message, f"set {key} back, or prepare again", key)
     pinned = {entry["path"] for entry in inputs["files"]}
-    registry = os.path.join(str(native.get("dataset_dir")), "dataset_info.json")
-    if registry not in pinned:
+    if _registry_path(facts) not in pinned:
         message = f"'dataset_dir' is {native.get('dataset_dir')!r}, whose dataset_info.json was not checked"
         yield _error("UNCOVERED_INPUT", message, "set dataset_dir back, or prepare again", "dataset_dir")
     for key in FILE_KEYS:
@@ -96,15 +80,41 @@ def _identity(facts: Facts) -> Iterator[Problem]:
 
 
 def _uncovered(facts: Facts) -> Iterator[Problem]:
-    for key, advice in UNCOVERED.items():
-        if facts.native.get(key) not in (None, False, ""):
-            message = f"'{key}' is set: training would use what the approved hash does not cover"
-            yield _error("UNCOVERED_INPUT", message, advice, key)
+    yield from coverage_problems(facts.native, _run_of(facts))
+
+
+def _registry(facts: Facts) -> Iterator[Problem]:
+    inputs = facts.plan.loopai["inputs"]
+    if _registry_path(facts) in {entry["path"] for entry in inputs["files"]}:
+        yield from registry_problems(facts.native, inputs)
+    yield from row_problems(inputs)
+
+
+def _selection(facts: Facts) -> Iterator[Problem]:
+    """A finding each for a metric that is never reported and for a mode that would choose the worst."""
+    metric, mode = facts.plan.result.get("selection_metric"), facts.plan.result.get("selection_mode")
+    if metric not in METRICS:
+        message = f"'result.selection_metric' is {metric!r}, which supervised fine-tuning does not report"
+        yield _error("SELECTION_INVALID", message, "set it to eval_loss, or to loss", "result.selection_metric")
+    elif metric == "eval_loss" and not facts.native.get("eval_dataset"):
+        message = "'result.selection_metric' is 'eval_loss', but there is no evaluation data"
+        yield _error("SELECTION_INVALID", message, "set it to loss", "result.selection_metric")
+    if mode != "min":
+        message = f"'result.selection_mode' is {mode!r}: a loss is best where it is lowest"
+        yield _error("SELECTION_INVALID", message, "set it to min", "result.selection_mode")
+
+
+def _registry_path(facts: Facts) -> str:
+    return os.path.join(str(facts.native.get("dataset_dir")), "dataset_info.json")
+
+
+def _run_of(facts: Facts) -> str:
+    return os.path.dirname(str(facts.native.get("dataset_dir")))
 
 
 def _output(facts: Facts) -> Iterator[Problem]:
     folder = str(facts.native.get("output_dir"))
-    run = os.path.dirname(str(facts.native.get("dataset_dir")))
+    run = _run_of(facts)
     if folder != os.path.join(run, "checkpoints"):
         message = f"'output_dir' is {folder}, but results are looked for in {os.path.join(run, 'checkpoints')}"
         yield _error(
@@ -174,10 +184,13 @@ def _launch(facts: Facts) -> Iterator[Problem]:
     launch, native = facts.plan.loopai["launch"], facts.native
     if launch["nodes"] != 1:
         yield _error("NODES", "only one node is supported", "set loopai.launch.nodes: 1", "loopai.launch.nodes")
-    for name in (*launch["env"], *launch["pass_env"]):
-        if name in OWNED:
-            message = f"loopai.launch may not set {name}: the launcher sets it, or it would change the trainer"
-            yield _error("ENV_NOT_ALLOWED", message, f"remove {name}", "loopai.launch.env")
+    if launch["executor"] not in EXECUTORS:
+        message = f"there is no executor '{launch['executor']}'"
+        yield _error("EXECUTOR_UNKNOWN", message, f"write {' or '.join(EXECUTORS)}", "loopai.launch.executor")
+    if launch["nproc_per_node"] < 1:
+        message = f"nproc_per_node is {launch['nproc_per_node']}: there would be no training process"
+        yield _error("PROCESSES_INVALID", message, "set it to 1 or more", "loopai.launch.nproc_per_node")
+    yield from (_error(*fault) for fault in env_faults(launch))
     use_cpu = native.get("use_cpu") is True
     if not use_cpu:
         yield from device_problems(launch["devices"], facts.host)
@@ -196,7 +209,7 @@ def _launch(facts: Facts) -> Iterator[Problem]:
 
 def _processes(launch: Mapping[str, Any]) -> Iterator[Problem]:
     named = [name for name in str(launch["devices"]).split(",") if name.strip()]
-    if named and int(launch["nproc_per_node"] or 1) > len(named):
+    if named and launch["nproc_per_node"] > len(named):
         message = f"{launch['nproc_per_node']} processes for {len(named)} devices: each process needs a GPU of its own"
         hint = "name more --devices, or leave nproc_per_node out"
         yield _error("PROCESSES_EXCEED_DEVICES", message, hint, "loopai.launch.nproc_per_node")
@@ -209,7 +222,7 @@ def _deepspeed(facts: Facts) -> Iterator[Problem]:
 def _disk(facts: Facts) -> Iterator[Problem]:
     if facts.model.weights is not None:
         inputs = facts.plan.loopai["inputs"]
-        data = sum(int(inputs[name].get("bytes") or 0) for name in ("train", "validation") if inputs.get(name))
+        data = sum(schedule.positive(inputs[name].get("bytes"), 0) for name in SPLITS if inputs.get(name))
         found = disk.estimate(facts.native, facts.model.weights, facts.steps, data)
         yield from disk.disk_problems(found, facts.host.free_bytes)
 

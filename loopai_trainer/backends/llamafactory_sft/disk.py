@@ -15,7 +15,7 @@ MASTER_BYTES = 4
 """The float32 copy of a trained parameter that DeepSpeed keeps, and saves, beside the moments."""
 CACHE_FACTOR = 7
 """LLaMA-Factory's tokenised cache is about 7 times its data (measured, 0.9.5)."""
-GB = 1_000_000_000
+_UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "KB"))
 
 
 class Estimate(NamedTuple):
@@ -36,8 +36,8 @@ def estimate(native: Mapping[str, Any], weights: Weights, steps: schedule.Schedu
     kept = _kept(native, steps.total_steps)
     cache = CACHE_FACTOR * data_bytes
     formula = (
-        f"({kept} kept + 1 during a save) x ({saved / GB:.1f} GB weights + {optimizer / GB:.1f} GB {what})"
-        f" + {saved / GB:.1f} GB final weights + {cache / GB:.1f} GB data cache"
+        f"({kept} kept + 1 during a save) x ({_shown(saved)} weights + {_shown(optimizer)} {what})"
+        f" + {_shown(saved)} final weights + {_shown(cache)} data cache"
     )
     return Estimate((kept + 1) * saved, (kept + 1) * (saved + optimizer) + saved + cache, formula)
 
@@ -48,12 +48,20 @@ def disk_problems(found: Estimate, free_bytes: int) -> list[Problem]:
         return []
     severe = found.weights_only > free_bytes
     message = (
-        f"about {found.total / GB:.0f} GB of disk are needed, {free_bytes / GB:.0f} GB are free (an estimate): "
+        f"about {_shown(found.total, 0)} of disk are needed, {_shown(free_bytes, 0)} are free (an estimate): "
         + found.formula
-        + (f"; the weights alone take {found.weights_only / GB:.0f} GB" if severe else "")
+        + (f"; the weights alone take {_shown(found.weights_only, 0)}" if severe else "")
     )
     hint = "lower save_total_limit, set save_only_model: true, or choose another --output-dir"
     return [Problem("error" if severe else "warning", "DISK_SPACE", "host", message, hint, field="save_total_limit")]
+
+
+def _shown(size: int, digits: int = 1) -> str:
+    """Bytes in the largest decimal unit that leaves a number of at least 1."""
+    for unit, name in _UNITS:
+        if size >= unit:
+            return f"{size / unit:.{digits}f} {name}"
+    return f"{size} bytes"
 
 
 def _saved_and_trained(native: Mapping[str, Any], weights: Weights) -> tuple[int, int]:

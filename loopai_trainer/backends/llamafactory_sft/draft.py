@@ -25,6 +25,18 @@ FIRST_KEYS = (
 )  # fmt: skip
 """Reading order; other keys of the template follow in its own order."""
 
+OWNED_KEYS: Mapping[str, str] = {
+    "model_name_or_path": "--model",
+    "stage": "--stage",
+    "do_train": "nothing: every run trains",
+    "dataset": "--dataset",
+    "eval_dataset": "--eval-dataset",
+    "dataset_dir": "--dataset or --dataset-info",
+    "output_dir": "--output-dir or --trainer-output-dir",
+    "overwrite_output_dir": "nothing: every version has a fresh folder of its own",
+}
+"""Keys whose value comes from the settings, whatever a template says -> the flag that sets it."""
+
 _DATA_KEYS = ("dataset", "eval_dataset", "dataset_dir", "val_size")
 
 _LORA_DEFAULTS: Mapping[str, Any] = {"lora_rank": 8, "lora_dropout": 0.0, "lora_target": "all"}

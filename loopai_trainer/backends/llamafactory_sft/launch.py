@@ -5,6 +5,8 @@ Light on purpose: the worker imports it before training's exec.
 
 import os
 
+from loopai_trainer.backends.llamafactory_sft import launch_env
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +33,7 @@ OWNED = frozenset((
     "RANK", "LOCAL_RANK", "WORLD_SIZE",
     "USE_V1", "USE_RAY", "USE_KT", "USE_MCA", "ALLOW_EXTRA_ARGS",
 ))  # fmt: skip
-"""What `loopai.launch.env` and `pass_env` may not touch: the launcher sets it, or it changes the trainer."""
+"""What reaches training from nowhere but the launcher; what a plan may set is in launch_env."""
 
 
 def build_launch(approved: "ApprovedPlan", paths: "LaunchPaths", inherited: "Mapping[str, str]") -> "Launch":
@@ -54,8 +56,8 @@ def environment(plan: "Plan", paths: "LaunchPaths", inherited: "Mapping[str, str
     """Training's complete environment: an allow-list of the worker's, the approved additions, the launcher's own."""
     launch = plan.loopai["launch"]
     env = {name: value for name, value in inherited.items() if _passes(name)}
-    env.update({name: inherited[name] for name in launch.get("pass_env") or () if name in inherited})
-    env.update({name: str(value) for name, value in (launch.get("env") or {}).items()})
+    env.update({n: inherited[n] for n in launch.get("pass_env") or () if launch_env.is_passable(n) and n in inherited})
+    env.update({n: str(value) for n, value in (launch.get("env") or {}).items() if launch_env.is_settable(n)})
     env = {name: value for name, value in env.items() if name not in OWNED}
     env["PATH"] = os.path.dirname(plan.loopai["backend"]["python"]) + os.pathsep + SYSTEM_PATH
     env.update(_folders(paths))

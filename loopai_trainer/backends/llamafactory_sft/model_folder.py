@@ -44,6 +44,11 @@ def read_model_folder(path: str) -> ModelFolder:
     if not os.path.isdir(path):
         hint = "name a local model folder: training runs offline"
         return ModelFolder({}, None, (_problem("MODEL_NOT_FOUND", f"there is no model folder {path}", hint, path),))
+    base = _base_elsewhere(path)
+    if base is not None:
+        message = f"{path} is an adapter of {base}, which would be loaded from there, unchecked"
+        hint = "merge it into a model folder first (llamafactory-cli export), and name that folder"
+        return ModelFolder({}, None, (_problem("MODEL_IS_ADAPTER", message, hint, path),))
     config = _json_object(os.path.join(path, "config.json"))
     problems = [] if config is not None else [_config_problem(path)]
     if not any(name in TOKENIZER_FILES or name.endswith(".tiktoken") for name in os.listdir(path)):
@@ -63,6 +68,17 @@ def read_model_folder(path: str) -> ModelFolder:
     if weights is not None and weights.tensors:
         faults += _missing_tensors(path, index, weights)
     return ModelFolder(config or {}, weights, (*problems, *faults))
+
+
+def _base_elsewhere(path: str) -> str | None:
+    """The base model that adapter_config.json sends a loader to, config.json or not; None if there is no other."""
+    where = os.path.join(path, "adapter_config.json")
+    if not os.path.lexists(where):
+        return None
+    base = (_json_object(where) or {}).get("base_model_name_or_path")
+    if isinstance(base, str) and os.path.isabs(base) and os.path.realpath(base) == os.path.realpath(path):
+        return None
+    return str(base) if base else "a model that it does not name"
 
 
 def module_names(weights: Weights) -> frozenset[str]:

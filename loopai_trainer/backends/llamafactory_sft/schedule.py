@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from loopai_trainer.records import Plan
 
 DEFAULT_BATCH_SIZE = 8
 DEFAULT_EPOCHS = 3.0
 """Source: transformers 5.6.0 training_args.py."""
+
+_LARGEST = 10**12
+"""What is above it is no count of anything here, and would only overflow."""
 
 
 class Schedule(NamedTuple):
@@ -29,8 +32,8 @@ class Schedule(NamedTuple):
 def of_plan(plan: Plan) -> Schedule:
     """The schedule of a final YAML."""
     launch = plan.loopai["launch"]
-    processes = int(launch.get("nproc_per_node") or 1) * int(launch.get("nodes") or 1)
-    return compute(plan.native, int(plan.loopai["inputs"]["train"].get("rows") or 0), processes)
+    processes = positive(launch.get("nproc_per_node"), 1) * positive(launch.get("nodes"), 1)
+    return compute(plan.native, positive(plan.loopai["inputs"]["train"].get("rows"), 0), processes)
 
 
 def compute(native: Mapping[str, Any], rows: int, world_size: int) -> Schedule:
@@ -40,7 +43,7 @@ def compute(native: Mapping[str, Any], rows: int, world_size: int) -> Schedule:
     accumulation = positive(native.get("gradient_accumulation_steps"), 1)
     max_steps = positive(native.get("max_steps"), 0)
     epochs = native.get("num_train_epochs")
-    epochs = float(epochs) if isinstance(epochs, int | float) else DEFAULT_EPOCHS
+    epochs = float(epochs) if _is_usable(epochs) else DEFAULT_EPOCHS
     per_epoch: int | None = None
     total: int | None = max_steps or None
     if rows and not packs(native):
@@ -61,13 +64,13 @@ def expected_examples(plan: Plan) -> dict[str, int]:
     counts = {"train_examples": inputs["train"].get("rows"), "validation_examples": None}
     if inputs.get("validation") and native.get("eval_strategy", "no") != "no":
         counts["validation_examples"] = inputs["validation"].get("rows")
-    return {name: used_rows(native, rows) for name, rows in counts.items() if rows}
+    return {name: used for name, rows in counts.items() if (used := used_rows(native, rows))}
 
 
-def used_rows(native: Mapping[str, Any], rows: int) -> int:
-    """Rows that LLaMA-Factory keeps: `max_samples` takes the first ones of each data set."""
-    limit = positive(native.get("max_samples"), 0)
-    return min(rows, limit) if limit else rows
+def used_rows(native: Mapping[str, Any], rows: object) -> int:
+    """Rows that LLaMA-Factory keeps: `max_samples` takes the first ones of each data set. 0: not known."""
+    known, limit = positive(rows, 0), positive(native.get("max_samples"), 0)
+    return min(known, limit) if limit else known
 
 
 def packs(native: Mapping[str, Any]) -> bool:
@@ -77,13 +80,18 @@ def packs(native: Mapping[str, Any]) -> bool:
 
 def interval(value: object, total: int | None) -> int | None:
     """Steps between two events: a number, or a share of all steps if it is below 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+    if not _is_usable(value):
         return None
     if value < 1:
         return math.ceil(total * value) if total else None
     return int(value)
 
 
+def _is_usable(value: object) -> TypeGuard[int | float]:
+    """Whether it is a number that can be computed with; what is not is refused elsewhere."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LARGEST
+
+
 def positive(value: object, otherwise: int) -> int:
     """The value if it is a whole number above 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else otherwise
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LARGEST else otherwise

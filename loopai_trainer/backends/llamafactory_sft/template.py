@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loopai_trainer.backends.llamafactory_sft.arguments import Argument, read_arguments
+from loopai_trainer.backends.llamafactory_sft.ranges import FINITE_HINT, metric_fault, range_fault
 from loopai_trainer.records import Problem, Versions
 
 RESERVED = ("loopai", "result")
@@ -70,6 +72,9 @@ def template_problems(template: Mapping[str, Any], lines: Mapping[str, int], ver
         for key, why in REQUIRED.items()
         if template.get(key) is None
     ]
+    metric = metric_fault(template)
+    if metric:
+        problems.append(_problem("WRONG_VALUE", metric[1], metric[2], metric[0], lines))
     stage = template.get("stage", "sft")
     if stage != "sft" and stage in known["stage"].choices:
         message = f"the template trains the stage '{stage}', this plan is sft"
@@ -97,8 +102,11 @@ def _judge(key: str, value: Any, lines: Mapping[str, int], known: Mapping[str, A
         yield _problem("UNKNOWN_KEY", message, hint, key, lines)
         return
     fault = _fault(argument, value)
+    outside = range_fault(key, value)
     if fault:
         yield _problem("WRONG_TYPE" if fault[2] else "WRONG_VALUE", fault[0], fault[1], key, lines)
+    elif outside:
+        yield _problem("VALUE_OUT_OF_RANGE", *outside, key, lines)
 
 
 def _problem(code: str, message: str, hint: str, key: str, lines: Mapping[str, int]) -> Problem:
@@ -165,6 +173,8 @@ def _unquoted(argument: Argument, text: str) -> str:
         number = float(text)
     except ValueError:
         return "correct the value"
+    if not math.isfinite(number):
+        return FINITE_HINT if argument.kinds & {"int", "float"} else "correct the value"
     if "int" in argument.kinds and number.is_integer():
         return f"write {argument.name}: {int(number)} (without quotes)"
     if "float" in argument.kinds:

@@ -37,6 +37,21 @@ def fit_problems(
 
     `allowed`: a person accepts a template that does not fit; then it is a warning.
     """
+    return [*_tool_format(native, versions), *_template_problems(native, model_config, versions, allowed=allowed)]
+
+
+def _tool_format(native: Mapping[str, Any], versions: Versions) -> Iterator[Problem]:
+    known, name = chat_template.read_tool_formats(versions), native.get("tool_format")
+    if known and name is not None and name not in known:
+        message = f"LLaMA-Factory has no tool_format {name!r}"
+        close = difflib.get_close_matches(str(name), known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}, or remove it"
+        yield Problem("error", "TOOL_FORMAT_UNKNOWN", "config", message, hint, field="tool_format")
+
+
+def _template_problems(
+    native: Mapping[str, Any], model_config: Mapping[str, Any], versions: Versions, *, allowed: bool
+) -> list[Problem]:
     folder = str(native.get("model_name_or_path"))
     templates = chat_template.read_templates(versions)
     name = native.get("template")

@@ -24,6 +24,13 @@ FLAGS: Mapping[str, tuple[str, str]] = {
     "train_on_prompt": ("questions are trained as well as answers", "remove it if that is not wanted"),
     "mask_history": ("only the last answer of each conversation is trained", "remove it if that is not wanted"),
     "resize_vocab": ("the model's vocabulary is changed", "remove it if that is not wanted"),
+    **dict.fromkeys(
+        ("packing", "neat_packing"),
+        (
+            "rows are joined: the number of examples is not held against the approved rows",
+            "remove it to have it checked",
+        ),
+    ),
     "train_from_scratch": ("the model's weights are not loaded", "remove it to fine-tune"),
 }
 """Key -> (what it means, what to do)."""

@@ -48,6 +48,7 @@ class JsonItems(SourceTable):
         if self.in_list:
             window.skip_blanks()
             window.advance(1)
+        before = 0
         for fault in self._to_items():
             if fault is not None:
                 yield window.line, fault
@@ -58,6 +59,9 @@ class JsonItems(SourceTable):
                 yield window.line, self._unclosed()
                 return
             line, offset = window.line, window.offset + window.position
+            if line == before:
+                self.shared_lines = True
+            before = line
             yield from ((line, found) for found in self._judged(raw, offset))
             window.advance(len(raw))
 

@@ -12,6 +12,7 @@ BLOCK_BYTES = 1 << 19
 class SourceTable:
     """Rows of one source file. `unit` says what positions count: 1-based lines or 0-based rows.
 
+    `shared_lines`: items were seen so far that start on one line, so that a line alone does not tell which is meant.
     After `rows()` was read to its end, `sha256` (lower-case hex) and `bytes_read` describe the whole file.
     """
 
@@ -23,6 +24,7 @@ class SourceTable:
         self.size_bytes = size_bytes
         self.bytes_read = 0
         self.notes: list[str] = []
+        self.shared_lines = False
         self._digest = hashlib.sha256()
 
     @property

@@ -9,12 +9,13 @@ from __future__ import annotations
 from functools import partial
 
 from loopai_trainer.records import Rejection, Remark, Remarked, Row, Turn
-from loopai_trainer.rules.rows.shapes import Shapes, media_fault
-from loopai_trainer.rules.rows.text_marks import has_mark, marks_in
+from loopai_trainer.rules.rows.shapes import Shapes, media_fault, pair_remarks, rival_fault
+from loopai_trainer.rules.rows.text_marks import has_mark, is_blank, marks_in
 from loopai_trainer.rules.rows.tool_json import kind_name, tools_text
 
 REQUIRED = ("instruction", "input", "output")
 OPTIONAL = ("system", "history", "tools")
+_RIVALS = ("messages", "conversations", "response")
 
 new_row = partial(tuple.__new__, Row)
 """A Row from the tuple of its fields; half the cost of a call by name, which every row would pay."""
@@ -24,7 +25,7 @@ class AlpacaCheck:
     """(row, line) -> Row, Remarked or Rejection. Remembers only what it worked out about sets of keys."""
 
     def __init__(self) -> None:
-        self._shapes = Shapes(REQUIRED, OPTIONAL)
+        self._shapes = Shapes(REQUIRED, OPTIONAL, _RIVALS)
 
     def __call__(self, value: object, line: int) -> Row | Remarked | Rejection:
         """Judge one decoded row; raises nothing."""
@@ -38,15 +39,18 @@ class AlpacaCheck:
         if shape.misspelt is not None:
             return shape.misspelt
         output = value.get("output")
-        fault = _output_fault(value, output) if type(output) is not str or not output or output.isspace() else None
+        fault = _output_fault(value, output) if type(output) is not str or is_blank(output) else None
         if fault is None and shape.media:
             fault = media_fault(value, shape.media)
+        if fault is None and shape.rivals:
+            fault = rival_fault(value, shape.rivals, (output,), "output")
         if fault is not None:
             return fault
+        remarks = shape.remarks + pair_remarks(value, shape.pairs) if shape.pairs else shape.remarks
         prompt = _prompt(value)
         if isinstance(prompt, Rejection):
             return prompt
-        return self._row(value, prompt, str(output), line, shape.remarks)
+        return self._row(value, prompt, str(output), line, remarks)
 
     def _row(
         self, value: dict[str, object], prompt: str, output: str, line: int, remarks: tuple[Remark, ...]
@@ -90,7 +94,12 @@ def _plain_row(row: dict[str, object], line: int) -> Row | None:
         return None
     if given:
         question = question + "\n" + given if question else given
-    if not question or not answer or question.isspace() or answer.isspace():
+    # What shows nothing begins with none of the letters and digits of ASCII, which are asked first as the quicker way.
+    if not question or not answer:
+        return None
+    if not "0" <= question[0] < "\x7f" and is_blank(question):
+        return None
+    if not "0" <= answer[0] < "\x7f" and is_blank(answer):
         return None
     if ("<" in question and has_mark(question)) or ("<" in answer and has_mark(answer)):
         return None
@@ -111,7 +120,7 @@ def _output_fault(row: dict[str, object], output: object) -> Rejection:
         return Rejection("OUTPUT_MISSING", "the row has no output", "give the answer under the key output", "output")
     if type(output) is not str:
         return _not_text("OUTPUT_NOT_TEXT", "output", output)
-    what = "is empty" if not output else "holds only blanks"
+    what = "is empty" if not output else "holds only blanks or characters that show nothing"
     return Rejection(
         "OUTPUT_EMPTY", f"output {what}: the model would learn to say nothing", "give the answer", "output"
     )
@@ -138,7 +147,7 @@ def _prompt(row: dict[str, object]) -> str | Rejection:
         elif part is not None:
             return _not_text(f"{name.upper()}_NOT_TEXT", name, part)
     prompt = "\n".join(parts)
-    if not prompt or prompt.isspace():
+    if is_blank(prompt):
         message = "instruction and input are empty or missing: an empty question would be trained"
         return Rejection("PROMPT_EMPTY", message, "give the question under instruction or input", "instruction")
     return prompt
@@ -156,9 +165,9 @@ def _history(history: object) -> tuple[Turn, ...] | Rejection:
         if type(question) is not str or type(answer) is not str:
             other = question if type(question) is not str else answer
             return _bad_history(f"{field} holds {kind_name(other)}, not a text", field)
-        if not question or question.isspace():
+        if is_blank(question):
             return Rejection("PROMPT_EMPTY", f"the question in {field} is empty", "give the question", f"{field}[0]")
-        if not answer or answer.isspace():
+        if is_blank(answer):
             return Rejection("OUTPUT_EMPTY", f"the answer in {field} is empty", "give the answer", f"{field}[1]")
         turns += (Turn("user", question), Turn("assistant", answer))
     return tuple(turns)

@@ -14,22 +14,10 @@ from loopai_trainer.records import Rejection, Remark, Remarked, Row, Turn
 from loopai_trainer.rules.rows.alpaca import mixed, new_row, not_an_object
 from loopai_trainer.rules.rows.messages_turns import Draft, openai_turn
 from loopai_trainer.rules.rows.names import did_you_mean
-from loopai_trainer.rules.rows.shapes import Shapes, media_fault
-from loopai_trainer.rules.rows.text_marks import has_mark, marks_in
+from loopai_trainer.rules.rows.shapes import Shapes, media_fault, pair_remarks, rival_fault
+from loopai_trainer.rules.rows.text_marks import has_mark, is_blank, marks_in
 from loopai_trainer.rules.rows.tool_json import call_text_fault, kind_name, tools_text
-
-ROLES = {
-    "human": "user",
-    "user": "user",
-    "gpt": "assistant",
-    "assistant": "assistant",
-    "observation": "tool",
-    "tool": "tool",
-    "function_call": "function",
-    "function": "function",
-    "system": "system",
-}
-"""Role in the source -> role of a Turn (and `system`). The names of both formats are unambiguous in either."""
+from loopai_trainer.rules.rows.turn_keys import OTHER_NAME, ROLES, thought_remarks, turn_fault
 
 _KNOWN_ROLES = {
     "from": ("human", "gpt", "observation", "function_call", "system"),
@@ -40,6 +28,7 @@ _USUAL = {
     "role": (itemgetter("role"), itemgetter("content"), ["user", "assistant"]),
 }
 """What a turn calls its role -> how to get its role and its text, and the roles of a question and its answer."""
+_RIVALS = ("messages", "conversations", "output", "response")
 _PLAIN_ROLES = ("user", "assistant")
 _ASKING = ("user", "tool")
 _ANSWERING = ("assistant", "function")
@@ -64,7 +53,7 @@ class ChatCheck:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._shapes = Shapes((names.turns,), ("system", "tools"))
+        self._shapes = Shapes((names.turns,), ("system", "tools"), tuple(n for n in _RIVALS if n != names.turns))
         self._openai = names.role == "role"
         self._good_tools = ""
 
@@ -80,11 +69,16 @@ class ChatCheck:
             fault = media_fault(value, shape.media)
             if fault is not None:
                 return fault
-        if not (shape.remarks or value.get("tools")) and value.get("system") in (None, ""):
+        if shape.rivals:
+            last = source[-1].get(self._names.content) if type(source[-1]) is dict else None
+            fault = rival_fault(value, shape.rivals, (source, last), self._names.turns)
+            if fault is not None:
+                return fault
+        if not (shape.remarks or shape.pairs or value.get("tools")) and value.get("system") in (None, ""):
             plain = _plain_turns(source, self._names)
             if plain is not None:
                 return new_row((plain, "", "", line))
-        draft = Draft(list(shape.remarks))
+        draft = Draft([*shape.remarks, *pair_remarks(value, shape.pairs)])
         fault = self._read(source, draft) or _order_fault(draft, self._names)
         if fault is not None:
             return fault
@@ -130,8 +124,14 @@ class ChatCheck:
         role = ROLES.get(name) if type(name) is str else None
         if role is None:
             return _role_fault(message, name, index, names)
+        if len(message) > 2:
+            place = f"{names.turns}[{index}]"
+            fault = turn_fault(message, role, place, (names.role, names.content))
+            if fault is not None:
+                return fault
+            draft.remarks += thought_remarks(message, place)
         if self._openai and len(message) > 2:
-            found = openai_turn(message, role, f"{names.turns}[{index}]", draft)
+            found = openai_turn(message, role, place, draft)
             if isinstance(found, Rejection):
                 return found
             if found:
@@ -145,7 +145,7 @@ class ChatCheck:
     def _add(self, role: str, content: str, index: int, draft: Draft) -> Rejection | None:
         names = self._names
         if role == "user" or role == "assistant":
-            if not content or content.isspace():
+            if is_blank(content):
                 return _empty_turn(role, content, index, names)
             if "<" in content:
                 draft.remarks += marks_in(content, _content_field(index, names))
@@ -196,7 +196,9 @@ def _plain_turns(source: list[Any], names: Names) -> tuple[tuple[str, str], ...]
     except (KeyError, TypeError):  # a turn that is no object, has no such key, or a content that is no text
         return None
     # Each turn has both keys, so that none has another one if they are twice as many as the turns.
-    if not all(map(str.strip, contents)) or (role_key == "role" and sum(map(len, source)) != 4 * pairs):
+    if not all(map(str.strip, contents)) or sum(map(len, source)) != 4 * pairs:
+        return None
+    if not text.isascii() and any(map(is_blank, contents)):
         return None
     if "<" in text and has_mark(text):
         return None
@@ -229,7 +231,7 @@ def _role_fault(message: dict[str, object], name: object, index: int, names: Nam
 
 def _meant_key(message: dict[str, object], wanted: str) -> str | None:
     """A key of `message` that may stand for `wanted`: misspelt, or the other format's name."""
-    other = {"from": "role", "role": "from", "value": "content", "content": "value"}[wanted]
+    other = OTHER_NAME[wanted]
     if other in message:
         return other
     return next((key for key in message if type(key) is str and did_you_mean(key, [wanted])), None)
@@ -280,7 +282,7 @@ def _order_fault(draft: Draft, names: Names) -> Rejection | None:
 
 
 def _empty_turn(role: str, content: str, index: int, names: Names) -> Rejection:
-    what = "is empty" if not content else "holds only blanks"
+    what = "is empty" if not content else "holds only blanks or characters that show nothing"
     field = _content_field(index, names)
     if role == "user":
         return Rejection(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from itertools import chain
 
 from loopai_trainer.records import Row
+from loopai_trainer.rules.rows.text_marks import FORMAT_CHARACTERS
 
 Fingerprints = tuple[int, int]
 """(prompt, answer): of system, tools and all turns but the last, folded; and of the last turn as it is.
@@ -32,12 +33,7 @@ _FULL_WIDTH = (
 _LONG = 300
 """Characters from which on a search for each blank by itself is quicker than isprintable."""
 _FIRST_8 = struct.Struct(">Q")
-_FORMAT = re.compile(
-    "[\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064"
-    "\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
-    "\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
-)
-"""Characters of Unicode's category Cf: they show nothing."""
+_FORMAT = re.compile(f"[{FORMAT_CHARACTERS}]")
 
 
 def fold(text: str) -> str:

@@ -14,9 +14,10 @@ from typing import Any, Literal
 from loopai_trainer.contract import RowCheck
 from loopai_trainer.records import Rejection, Remark, Remarked, Row
 from loopai_trainer.rules.rows.alpaca import AlpacaCheck
-from loopai_trainer.rules.rows.chat import MESSAGES, ROLES, SHAREGPT, ChatCheck
+from loopai_trainer.rules.rows.chat import MESSAGES, SHAREGPT, ChatCheck
 from loopai_trainer.rules.rows.names import did_you_mean
 from loopai_trainer.rules.rows.tool_json import kind_name
+from loopai_trainer.rules.rows.turn_keys import REASONING, ROLES
 
 DATASET_MAP = "dataset_map"
 """Under this name the settings that a row check gets hold the DatasetMap, if there is one."""
@@ -232,6 +233,7 @@ class _Turns:
                 fault = self._not_read(message, usual, index)
                 if fault is not None:
                     return fault
+                turn |= {key: message[key] for key in REASONING if key in message}
             turns.append(turn)
         row[self._names.turns] = turns
         return None

@@ -32,9 +32,6 @@ class Draft:
 
 def openai_turn(message: dict[str, object], role: str, where: str, draft: Draft) -> Rejection | bool:
     """Handle the keys beside role and content. True: the turn was a call and is in the draft; False: go on as usual."""
-    if message.get("weight") == 0 and role == "assistant":
-        text = f"{where} has weight 0, but would be trained on all the same"
-        return Rejection("WEIGHT_IGNORED", text, "leave the turn or the row out", f"{where}.weight")
     calls, single = message.get("tool_calls"), message.get("function_call")
     if not calls and not single:
         return False

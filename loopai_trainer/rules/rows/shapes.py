@@ -8,6 +8,8 @@ from loopai_trainer.records import Rejection, Remark
 from loopai_trainer.rules.rows.names import did_you_mean
 
 MEDIA = ("images", "videos", "audios", "image", "video", "audio")
+PAIRS = ("chosen", "rejected")
+"""Columns of preference data, of which supervised fine-tuning reads none."""
 _OTHER_NAMES = {"system_prompt": "system", "functions": "tools"}
 """Names that other tools give to what is called otherwise here."""
 _MAX_SHAPES = 1000
@@ -16,19 +18,28 @@ _MAX_SHAPES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the keys of a row tell: warnings, media columns to look into, a name that is surely misspelt."""
+    """What the keys of a row tell: warnings, columns to look into, a name that is surely misspelt.
+
+    `rivals` hold what another format would be trained on; `pairs` hold answers to choose from.
+    """
 
     remarks: tuple[Remark, ...] = ()
     media: tuple[str, ...] = ()
+    rivals: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
     misspelt: Rejection | None = None
 
 
 class Shapes:
-    """Shapes seen so far. `needed`: keys whose text would be lost if they are misspelt; `optional`: others we read."""
+    """Shapes seen so far. `needed`: keys whose text would be lost if they are misspelt; `optional`: others we read;
 
-    def __init__(self, needed: tuple[str, ...], optional: tuple[str, ...]) -> None:
+    `rivals`: keys whose text would be lost, since the row's own format does not read them.
+    """
+
+    def __init__(self, needed: tuple[str, ...], optional: tuple[str, ...], rivals: tuple[str, ...] = ()) -> None:
         self._needed = needed
         self._optional = optional
+        self._rivals = rivals
         self._seen: dict[tuple[object, ...], Shape] = {}
 
     def of(self, row: dict[str, object]) -> Shape:
@@ -56,7 +67,8 @@ class Shapes:
                 misspelt = _misspelt(key, meant)
             elif meant in self._optional:
                 remarks.append(_ignored(key, meant))
-        return Shape(tuple(remarks), tuple(name for name in MEDIA if name in keys), misspelt)
+        media, rivals, pairs = (tuple(name for name in names if name in keys) for names in (MEDIA, self._rivals, PAIRS))
+        return Shape(tuple(remarks), media, rivals, pairs, misspelt)
 
 
 def media_fault(row: dict[str, object], names: tuple[str, ...]) -> Rejection | None:
@@ -66,6 +78,26 @@ def media_fault(row: dict[str, object], names: tuple[str, ...]) -> Rejection | N
             message = f"the row has {name}; only text is trained on"
             return Rejection("MEDIA_UNSUPPORTED", message, "take the media out, or leave the row out", name)
     return None
+
+
+def rival_fault(
+    row: dict[str, object], names: tuple[str, ...], known: tuple[object, ...], read: str
+) -> Rejection | None:
+    """Of two answers in one row one is trained; a key that repeats one of `known`, or is empty, does no harm."""
+    for name in names:
+        if row[name] and row[name] not in known:
+            message = f"the row has {name} beside {read}, and only {read} would be trained on"
+            return Rejection("ANSWER_TWICE", message, "keep the one that is meant; empty or remove the other", name)
+    return None
+
+
+def pair_remarks(row: dict[str, object], names: tuple[str, ...]) -> tuple[Remark, ...]:
+    """Preference pairs beside a whole row: the row is trained, the pair is not."""
+    filled = [name for name in names if row[name]]
+    if not filled:
+        return ()
+    message = f"the row has {' and '.join(filled)}: supervised fine-tuning does not read preference pairs"
+    return (Remark("PREFERENCE_IGNORED", message, "put the answer that is to be learned into the row", filled[0]),)
 
 
 def _misspelt(key: str, meant: str) -> Rejection:

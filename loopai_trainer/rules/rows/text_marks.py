@@ -1,4 +1,4 @@
-"""Marks inside a text that a tokenizer or a template takes for more than text."""
+"""What a text shows: marks that a tokenizer or a template takes for more than text, or nothing at all."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ _CONTROL = re.compile(
 )
 _MEDIA = re.compile(r"<(?:image|video|audio)>")
 _ANY = re.compile(f"{_CONTROL.pattern}|{_MEDIA.pattern}")
+FORMAT_CHARACTERS = (
+    "\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064"
+    "\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
+)
+"""Characters of Unicode's category Cf, for a class of a pattern: they show nothing."""
+_ALSO_UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u2065\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef"
+"""Joiners, fillers, the empty Braille cell and variation selectors. Source: Unicode's Default_Ignorable_Code_Point."""
+
+is_blank = re.compile(rf"[\s{FORMAT_CHARACTERS}{_ALSO_UNSEEN}]*+").fullmatch
+"""A match if the text is empty or shows nothing. It stops at the first character that shows."""
 
 
 def has_mark(text: str) -> bool:

@@ -5,7 +5,7 @@ import os
 import pytest
 from fakes.llamafactory_env import add_distribution
 
-from loopai_trainer.errors import BackendMissing, Busy, ConfigError, DataError, SettingsError
+from loopai_trainer.errors import BackendMissing, Busy, ConfigError, DataError, SettingsError, UsageError
 from loopai_trainer.host import locks
 from loopai_trainer.rules import plan as plans
 
@@ -196,3 +196,43 @@ def test_a_small_input_is_found_beside_its_template_and_refused_if_it_is_nowhere
         place.prepare()
     (place.root / "ds_local.json").write_text('{"zero_optimization": {"stage": 2}}')
     assert place.prepare().ok
+
+
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [("output_dir", "--output-dir"), ("model_name_or_path", "--model"), ("dataset", "--dataset"), ("stage", "--stage")],
+)
+def test_a_key_that_the_launcher_owns_cannot_be_set(place, key, instead):
+    with pytest.raises(UsageError, match=f"--set {key}") as caught:
+        place.prepare([f"{key}=mine"])
+    assert instead in caught.value.hint
+    assert not (place.root / "outputs").exists()
+
+
+def test_a_templates_own_value_for_such_a_key_is_said_not_to_be_used(place):
+    place.template.write_text(place.template.read_text() + "model_name_or_path: some/model\nstage: sft\n")
+    place.prepare()
+    notes = json.loads((place.run / "plan.json").read_text())["notes"]
+    assert [note for note in notes if "not used" in note] == [
+        "the template's model_name_or_path ('some/model') is not used; what sets it: --model"
+    ]
+    assert "model_name_or_path ('some/model') is not used" in (place.run / "config_explanation.txt").read_text()
+
+
+def test_a_problem_of_a_set_value_names_no_line_of_the_template(place):
+    place.template.write_text(place.template.read_text() + "bf16: false\n")
+    with pytest.raises(ConfigError) as caught:
+        place.prepare(["bf16=maybe", "learning_rte=1"])
+    found = {problem.field: problem for problem in caught.value.problems}
+    assert set(found) == {"bf16", "learning_rte"}
+    assert {(problem.path, problem.line, problem.origin) for problem in found.values()} == {(None, None, "--set")}
+    assert caught.value.message.startswith("--set: ")
+
+
+@pytest.mark.parametrize("value", ["1e999", ".nan", "-.inf", "{a: [1e999]}"])
+def test_a_number_that_is_none_is_a_usage_error(place, value):
+    with pytest.raises(UsageError, match="not a finite number"):
+        place.prepare([f"learning_rate={value}"])
+    place.template.write_text(place.template.read_text() + f"weight_decay: {value}\n")
+    with pytest.raises(ConfigError, match="template.yaml:9: weight_decay is not a finite number"):
+        place.prepare()

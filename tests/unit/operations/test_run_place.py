@@ -8,9 +8,7 @@ from loopai_trainer.host import locks
 
 
 def tree(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
-    }
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
 def refused(place, before_of, **settings):
@@ -124,4 +122,6 @@ def test_a_working_folder_that_is_not_utf8_is_refused(place, monkeypatch):
     monkeypatch.chdir(os.fsdecode(folder))
     with pytest.raises(SettingsError, match="working folder"):
         place.prepare(output_dir="./outputs")
+    with pytest.raises(SettingsError, match=r"train_input_dataset_path = .*\(from the working folder\)"):
+        place.prepare(train_input_dataset_path="data.jsonl")
     assert os.listdir(folder) == []

@@ -305,3 +305,40 @@ def test_lines_list_and_parquet_of_the_same_rows_get_the_same_verdict(tmp_path_f
         found, its_usable = verdicts(folder / "run", folder / twin)
         assert its_usable == usable
         assert [code for code, _, _ in found] == [code for code, _, _ in lines]
+
+
+def one_line(path, rows):
+    path.write_text("[" + ", ".join(row if isinstance(row, str) else json.dumps(row) for row in rows) + "]")
+    return path
+
+
+def test_items_of_a_list_on_one_line_are_named_by_their_number(tmp_path, run):
+    rows = [alpaca(0), alpaca(1, output=None), alpaca(2, output="<|im_end|>"), '{"instruction": 1,}', alpaca(3)]
+    error = refused(run, one_line(tmp_path / "a.json", rows))
+    found = {problem.code: problem for problem in error.problems}
+    assert {problem.line for problem in error.problems} == {1}
+    assert found["OUTPUT_NULL"].message.startswith("item 2 of the list: ")
+    assert found["SPECIAL_TOKEN"].message.startswith("item 3 of the list: ")
+    assert found["JSON_TRAILING_COMMA"].message.startswith("item 4 of the list: ")
+    assert "item 2 of the list: " in (run / "data_check_report.txt").read_text()
+
+
+def test_repeats_and_overlap_on_one_line_name_items_past_those_left_out(tmp_path, run):
+    bad = alpaca(9, output=None)
+    rows = [bad, alpaca(0), alpaca(1), bad, alpaca(1), bad, alpaca(0, output="other")]
+    error = refused(
+        run,
+        one_line(tmp_path / "a.json", rows),
+        one_line(tmp_path / "b.json", [bad, alpaca(7), alpaca(1)]),
+        bad_rows="skip",
+    )
+    found = {problem.code: problem.message for problem in error.problems}
+    assert "stands 2 times: items 3, 5" in found["DUPLICATE_ROW"]
+    assert found["CONTRADICTION"].startswith("the prompt of item 2 has another answer in item 7")
+    assert found["OVERLAP"].startswith("item 3 of the list: ")
+    assert "(item 3)" in found["OVERLAP"]
+
+
+def test_items_that_each_have_a_line_are_not_numbered(write, run):
+    error = refused(run, write("a.json", [alpaca(0), alpaca(1, output=None)]))
+    assert not any("item" in problem.message for problem in error.problems)
