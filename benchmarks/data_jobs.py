@@ -25,7 +25,7 @@ def sha256(folder: Path, path: Path) -> None:
 def stdlib(
     folder: Path, path: Path, pairs: Callable[[list[tuple[str, object]]], dict[str, object]] | None = None
 ) -> None:
-    """A loop over the lines with the standard library's parser: SHA-256, duplicate keys, the same judgement of a row."""
+    """A loop over the lines with the standard library's parser: SHA-256 and the same judgement of a row."""
     from loopai_trainer.rules.rows import row_check_for
 
     digest, check = hashlib.sha256(), None

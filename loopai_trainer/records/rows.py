@@ -16,7 +16,7 @@ class Turn(NamedTuple):
 class Row(NamedTuple):
     """A chat, whatever the source format was. A tuple, since one is made for every row of a file.
 
-    `messages` are turns as (role, content): a Turn, or a plain pair, which costs a third and is equal to one. They
+    `messages` are turns as (role, content): a Turn, or a plain pair, which costs half and is equal to one. They
     alternate user/tool and assistant/function and end with one of the latter.
     `tools` is JSON text or empty. `source_line`: 1-based line (JSON, JSONL) or 0-based row (Parquet).
     """

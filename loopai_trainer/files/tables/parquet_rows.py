@@ -33,13 +33,20 @@ class ParquetRows(SourceTable):
                 if twice:
                     yield 0, _twice(twice[0])
                     return
-                for batch in file.iter_batches(batch_size=_batch_rows(file.metadata), use_threads=False):
+                for batch in _batches(file):
                     for value in _decoded(batch):
                         yield position, value
                         position += 1
-                    pyarrow.default_memory_pool().release_unused()
         except (pyarrow.ArrowException, OSError) as error:
             yield position, _broken(error)
+
+
+def _batches(file: Any) -> Iterator[Any]:
+    """Record batches of bounded size. One row group at a time: asked for all, pyarrow 26 keeps what it read of each."""
+    rows = _batch_rows(file.metadata)
+    for index in range(file.num_row_groups):
+        yield from file.iter_batches(batch_size=rows, row_groups=[index], use_threads=False)
+        pyarrow.default_memory_pool().release_unused()
 
 
 def _batch_rows(metadata: Any) -> int:

@@ -87,9 +87,10 @@ def _plain_row(row: dict[str, object], line: int) -> Row | None:
 
     Most rows are so, and the close look costs three times as much. `row` has three keys.
     """
-    if "instruction" not in row or "input" not in row or "output" not in row:
+    try:
+        question, given, answer = row["instruction"], row["input"], row["output"]
+    except KeyError:
         return None
-    question, given, answer = row["instruction"], row["input"], row["output"]
     if type(question) is not str or type(given) is not str or type(answer) is not str:
         return None
     if given:

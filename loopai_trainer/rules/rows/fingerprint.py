@@ -30,7 +30,7 @@ _FULL_WIDTH = (
     ("\u3000", " "),
 )
 """What keeps nearly all Chinese text from being NFKC already, the most usual first: NFKC costs 20 times more."""
-_LONG = 300
+_LONG = 120
 """Characters from which on a search for each blank by itself is quicker than isprintable."""
 _FIRST_8 = struct.Struct(">Q")
 _FORMAT = re.compile(f"[{FORMAT_CHARACTERS}]")

@@ -384,3 +384,15 @@ def test_any_bytes_are_read_without_an_error(tmp_path_factory, data, extension):
     assert all(position >= 0 for position, _ in rows)
     if table.bytes_read:
         assert table.sha256 == hashlib.sha256(data).hexdigest()
+
+
+def test_memory_does_not_grow_with_the_row_groups_of_a_parquet_file(tmp_path):
+    path, group = tmp_path / "a.parquet", 1 << 20
+    table = pyarrow.table({"a": [str(n) * (group // 100) for n in range(100, 200)]})
+    with pyarrow.parquet.ParquetWriter(path, table.schema, compression="none", use_dictionary=False) as writer:
+        for _ in range(24):
+            writer.write_table(table)
+    before = pyarrow.total_allocated_bytes()
+    held = [pyarrow.total_allocated_bytes() for _ in open_table(str(path)).rows()]
+    assert len(held) == 2400
+    assert max(held) - before < 3 * table.nbytes
