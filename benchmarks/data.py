@@ -109,7 +109,8 @@ def versions(lf_python: str | None) -> str:
     text = f"Python {sys.version.split()[0]}, {', '.join(known)}"
     if lf_python is None:
         return text
-    script = "import importlib.metadata as m; print(*(f'{n} {m.version(n)}' for n in ('llamafactory', 'datasets')), sep=', ')"
+    named = "(f'{n} {m.version(n)}' for n in ('llamafactory', 'datasets'))"
+    script = f"import importlib.metadata as m; print(*{named}, sep=', ')"
     theirs = subprocess.run([lf_python, "-c", script], capture_output=True, text=True, check=True)
     return f"{text}, {theirs.stdout.strip()}"
 

@@ -21,7 +21,35 @@ CHINESE_SHARE = 0.3
 POOL_CHARACTERS = 12 << 20
 LAYOUTS = {"lines": ".jsonl", "list": ".json", "parquet": ".parquet"}
 BATCH_ROWS = 10_000
-SYLLABLES = "ba co de fi gu ha ing ka lo mer na or per qui ra se ti un ver wa xi yo zen th st al re".split()
+SYLLABLES = [
+    "ba",
+    "co",
+    "de",
+    "fi",
+    "gu",
+    "ha",
+    "ing",
+    "ka",
+    "lo",
+    "mer",
+    "na",
+    "or",
+    "per",
+    "qui",
+    "ra",
+    "se",
+    "ti",
+    "un",
+    "ver",
+    "wa",
+    "xi",
+    "yo",
+    "zen",
+    "th",
+    "st",
+    "al",
+    "re",
+]
 PUNCTUATION = ((". ", "。"), (", ", "，"), ("? ", "？"), (".\n", "。\n"), (': "', "：“"), ('" ', "”"), (" < ", "、"))
 PUNCTUATION_WEIGHTS = (40, 40, 6, 8, 3, 3, 0.4)
 
@@ -86,8 +114,8 @@ class Twins:
     """One data set in three files, written at once. `size`: bytes of the JSON Lines."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._lines = open(folder / f"{name}.jsonl", "wb")
-        self._list = open(folder / f"{name}.json", "wb")
+        self._lines = open(folder / f"{name}.jsonl", "wb")  # noqa: SIM115 - closed by close()
+        self._list = open(folder / f"{name}.json", "wb")  # noqa: SIM115 - as above
         self._parquet_path = folder / f"{name}.parquet"
         self._parquet: pyarrow.parquet.ParquetWriter | None = None
         self.size, self.rows = 0, 0

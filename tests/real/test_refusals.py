@@ -44,7 +44,9 @@ def test_one_byte_of_the_yaml(prepared, workshop):
     assert refused.error["code"] == "CONFIG_HASH_MISMATCH"
     assert "seed: 43" in refused.error["changed"]["config_yaml"]
     assert "-seed: 42\n+seed: 43" in refused.error["changed"]["diff"]
-    shown = trainer("run-prepared", config, "--sha256", prepared.data["config_sha256"], json_answer=False, **workshop.environ)
+    shown = trainer(
+        "run-prepared", config, "--sha256", prepared.data["config_sha256"], json_answer=False, **workshop.environ
+    )
     assert "+seed: 43" in shown.err
     assert refused.error["next_command"].startswith("trainer inspect ")
     assert nothing_started(prepared)

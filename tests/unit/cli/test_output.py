@@ -11,7 +11,9 @@ TRAINER = f"{sys.executable} -m loopai_trainer"
 
 
 def shell(command, run):
-    return subprocess.run(["/bin/bash", "-c", command], capture_output=True, text=True, env=run.env, cwd=run.root, check=False)
+    return subprocess.run(
+        ["/bin/bash", "-c", command], capture_output=True, text=True, env=run.env, cwd=run.root, check=False
+    )
 
 
 @pytest.fixture
@@ -19,7 +21,9 @@ def run(tmp_path):
     return PreparedRun(tmp_path)
 
 
-@pytest.mark.parametrize("words", ["status {path} --json", "status {path}", "list", "guide --json", "--version", "events {path}"])
+@pytest.mark.parametrize(
+    "words", ["status {path} --json", "status {path}", "list", "guide --json", "--version", "events {path}"]
+)
 def test_a_closed_stderr_and_stdin_change_nothing(run, words):
     words = words.format(path=run.run.path)
     plain = shell(f"{TRAINER} {words}", run)
