@@ -3,7 +3,7 @@
 TrainerError                     1
 ├── UsageError                   2   USAGE
 ├── ValidationError              3
-│   ├── SettingsError                SETTINGS_INVALID, SETTINGS_MISSING
+│   ├── SettingsError                SETTINGS_INVALID, SETTINGS_MISSING, RUN_DIR_IN_USE
 │   ├── DataError                    DATA_INVALID
 │   └── ConfigError                  CONFIG_INVALID
 ├── ApprovalError                4   APPROVAL_MISSING, APPROVAL_EXPIRED, APPROVAL_USED, APPROVAL_INVALID, NOT_INSPECTED

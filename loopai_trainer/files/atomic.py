@@ -93,7 +93,10 @@ def read_json(path: str) -> dict[str, object] | None:
             data = file.read()
     except FileNotFoundError:
         return None
-    value = json.loads(data)
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError(f"{path} does not hold a JSON object")
     return value

@@ -95,7 +95,7 @@ def _seq(event: "dict[str, Any]") -> int:
 def _parsed(line: bytes) -> "dict[str, Any] | None":
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get("seq"), int) else None
 

@@ -3,8 +3,6 @@
 Light on purpose (json and os alone): `status --json` imports it.
 """
 
-import os
-
 from loopai_trainer.files import atomic, state_file
 from loopai_trainer.rules.run_state import TERMINAL
 from loopai_trainer.rules.stored_shape import result_problem

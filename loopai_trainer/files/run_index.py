@@ -52,7 +52,7 @@ def _lines(path: str) -> list[tuple[str, str]]:
 def _entry(line: str) -> tuple[str, str] | None:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):
         return None

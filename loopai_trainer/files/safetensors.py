@@ -48,7 +48,7 @@ def read_header(path: str) -> list[Tensor]:
             raise Damaged(f"it has no safetensors header ({size} bytes)")
         try:
             header = json.loads(file.read(length))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise Damaged("its safetensors header is not JSON") from None
     tensors = _tensors(header, 8 + length)
     end = max((tensor.end for tensor in tensors), default=8 + length)

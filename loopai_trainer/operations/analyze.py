@@ -24,6 +24,7 @@ VERL_RULE = Rule(DEFAULT_METRIC, "max", losses_decide=False)
 
 _LLAMAFACTORY_NAMES = re.compile(rf"{re.escape(TRAINER_LOG)}|{re.escape(TRAINER_STATE)}|checkpoint-\d+")
 _VERL_NAMES = re.compile(rf"{VERL_METRICS}(-\d+)?\.jsonl|global_step_\d+|{re.escape(TRACKER)}")
+_SHOWN_FOLDERS = 8
 _OWN_NAMES = re.compile(r"metrics\.jsonl?")
 
 
@@ -61,16 +62,15 @@ def _folder(path: str) -> tuple[str, tuple[str, ...]]:
     """The folder to read: `path`, or its only subfolder that holds a training's output."""
     if not os.path.isdir(path):
         raise NotFound(f"there is no folder {path}", hint="name a run directory, or the output_dir of a training")
-    if os.path.isfile(RunDir(path).config) or _names(path):
+    if _is_training(path):
         return path, ()
-    inner = [entry for entry in _subfolders(path) if _names(entry)]
+    inner = list(_trainings(path))
     if len(inner) == 1:
         return inner[0], (f"read from {inner[0]}",)
     if inner:
-        raise NotFound(
-            f"{path} holds the output of {len(inner)} trainings: {', '.join(map(os.path.basename, inner[:5]))}",
-            hint="name one of these folders",
-        )
+        shown = ", ".join(os.path.relpath(folder, path) for folder in inner[:_SHOWN_FOLDERS])
+        more = ", ..." if len(inner) > _SHOWN_FOLDERS else ""
+        raise NotFound(f"{path} holds {len(inner)} trainings: {shown}{more}", hint="name one of these folders")
     raise NotFound(
         f"{path} holds neither metrics nor checkpoints",
         hint="name a folder with trainer_log.jsonl, checkpoint-N or global_step_N in it",
@@ -133,6 +133,21 @@ def _names(path: str) -> list[str]:
         found += [n for n in names if _LLAMAFACTORY_NAMES.fullmatch(n) or _VERL_NAMES.fullmatch(n)]
         found += [n for n in names if folder.endswith("metrics") and _OWN_NAMES.fullmatch(n)]
     return found
+
+
+def _trainings(path: str) -> Iterator[str]:
+    """The folders of trainings in `path`, a prepared run among them; also if it holds tasks, or is a task's folder."""
+    for folder in _subfolders(path):
+        if _is_training(folder):
+            yield folder
+            continue
+        runs = folder if os.path.basename(folder) == "trainer" else os.path.join(folder, "trainer")
+        if os.path.isdir(runs):
+            yield from filter(_is_training, _subfolders(runs))
+
+
+def _is_training(folder: str) -> bool:
+    return os.path.isfile(RunDir(folder).config) or bool(_names(folder))
 
 
 def _subfolders(path: str) -> Iterator[str]:

@@ -79,16 +79,25 @@ def _refuse_other(run: RunDir, plan: Plan) -> None:
 
 
 def _times(run: RunDir) -> tuple[float, float]:
-    """(prepared at, last prepare or inspect), seconds since the epoch."""
+    """(prepared at, last prepare or inspect), seconds since the epoch. Raises ApprovalError if they are not known."""
     try:
         noted = atomic.read_json(run.plan) or {}
-    except ValueError:
+    except (OSError, ValueError):
         noted = {}
-    fallback = os.stat(run.config).st_mtime
-    prepared = noted.get("prepared_at")
-    prepared_at = prepared if isinstance(prepared, int | float) else fallback
-    inspected = noted.get("inspected_at")
-    return prepared_at, max(prepared_at, inspected if isinstance(inspected, int | float) else 0.0)
+    prepared, inspected = _moment(noted.get("prepared_at")), _moment(noted.get("inspected_at"))
+    if prepared is None:
+        # The file's own times are no substitute: to touch it would move the end of the approval's life.
+        raise ApprovalError(
+            f"{run.plan} is damaged: it does not say when the plan was prepared",
+            code="APPROVAL_INVALID",
+            hint="prepare again",
+        )
+    return prepared, max(prepared, inspected or 0.0)
+
+
+def _moment(value: object) -> float | None:
+    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+    return value if good else None  # type: ignore[return-value]  # mypy does not follow the flag
 
 
 def _rounds(run: RunDir) -> int:

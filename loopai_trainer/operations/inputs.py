@@ -62,7 +62,7 @@ def _environment(plan: Plan, backend: Backend, environ: Mapping[str, str]) -> It
     for what, expected, got in (
         ("python", pinned["python"], environment.python),
         (f"{pinned['package']} version", pinned["version"], versions.version),
-        ("installed packages (sha256)", pinned["environment_sha256"], versions.sha256),
+        ("installed packages and backend code (sha256)", pinned["environment_sha256"], versions.sha256),
     ):
         if expected != got:
             message = f"environment: {what} changed since it was approved\n  expected: {expected}\n  got:      {got}"

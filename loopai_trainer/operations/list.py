@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from loopai_trainer.errors import NotFound
 from loopai_trainer.operations import targets
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.status import describe
@@ -22,7 +25,13 @@ SHORT = (
 
 
 def list_runs(scope: targets.Scope, limit: int) -> Answer:
-    """At most `limit` runs; version ids that we make sort by time, so only the newest are looked into."""
+    """At most `limit` runs; version ids that we make sort by time, so only the newest are looked into.
+
+    Raises NotFound if the output directory that was named is none.
+    """
+    if scope.output_dir and not os.path.isdir(scope.output_dir):
+        what = "is a file" if os.path.exists(scope.output_dir) else "does not exist"
+        raise NotFound(f"the output directory {scope.output_dir} {what}", hint="name the folder that holds the tasks")
     runs = sorted(targets.all_runs(scope), key=lambda run: run.version_id, reverse=True)
     shown = []
     for run in runs[:limit]:

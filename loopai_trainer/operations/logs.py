@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -20,7 +21,7 @@ def logs(version: str, scope: targets.Scope, count: int, worker: bool = False) -
     run = targets.find(version, scope)
     path = _path(run, worker)
     lines, truncated = tail(path, count)
-    message = "" if lines else f"{path} has no lines yet"
+    message = "" if lines else _why_none(run, path)
     return Answer("logs", {"path": path, "lines": lines, "truncated": truncated}, message=message)
 
 
@@ -36,6 +37,12 @@ def follow_logs(version: str, scope: targets.Scope, count: int, worker: bool = F
         if not goes_on:
             return
         time.sleep(POLL_S)
+
+
+def _why_none(run: RunDir, path: str) -> str:
+    if not os.path.exists(path) and not os.path.exists(run.run_state):
+        return f"version {run.version_id} was never started, so there is no log yet"
+    return f"{path} has no lines yet"
 
 
 def _path(run: RunDir, worker: bool) -> str:

@@ -62,7 +62,7 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
         sft_data.add_to_report(run, found.report)
         if found.errors:
             raise refuse(found.errors, parts.template.path)
-        warnings = (*found.warnings, *(p for p in parts.data.problems if p.severity == "warning"))
+        warnings = (*resolved.warnings, *found.warnings, *(p for p in parts.data.problems if p.severity == "warning"))
         notes = template_use.replaced(parts.template, plan.native, backend.owned_keys())
         template = parts.template._replace(notes=(*parts.template.notes, *notes))
         atomic.write_text(run.explanation, plan_notes.explanation(template, plan))

@@ -203,7 +203,8 @@ class RowPass:
 
     def _item(self, ahead: bool = False) -> str:
         """'item 3 of the list: ', if its line alone does not tell which is meant; `ahead`: it is not counted yet."""
-        return f"item {self._seen() + ahead} of the list: " if self._table.shared_lines else ""
+        whole = "list" if self._table.layout == "JSON list" else "file"
+        return f"item {self._seen() + ahead} of the {whole}: " if self._table.shared_lines else ""
 
     def _problem(
         self, severity: Severity, position: int, code: str, message: str, hint: str, field_name: str | None

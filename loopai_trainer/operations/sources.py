@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,11 +12,26 @@ from loopai_trainer import backends
 from loopai_trainer.contract import Backend
 from loopai_trainer.errors import SettingsError, UsageError
 from loopai_trainer.operations import dataset_info
-from loopai_trainer.records import Field, Settings
+from loopai_trainer.records import Field, Problem, Settings
 from loopai_trainer.rules import settings as rules
 from loopai_trainer.rules import yaml_text
 
 DEFAULT_STAGES = {"llamafactory": "sft", "verl": "grpo"}
+
+
+_OTHERS_PREFIXES = ("trainer_", "train_output_", "training_", "verl_", "swanlab_")
+_OTHERS_NAMES = frozenset((
+    *("update_model_path", "train_input_use_swanlab", "train_input_swanlab_project", "use_swanlab", "trainer_version_uuid"),
+    *("llamafactory_dir", "llamafactory_env_path", "train_input_dataset_info"),
+))  # fmt: skip
+"""Keys of a trainer section that are somebody's: LoopAI's outputs, and settings of another backend than the one named.
+
+Source: spec/001 "Runtime Configuration" and its result fields; spec/000, the same of the older TrainerAgent.
+"""
+
+
+_SURELY_MEANT, _PERHAPS_MEANT = 0.9, 0.6
+"""Likeness from which a key is called a misspelt setting: where it may as well be somebody's, and elsewhere."""
 
 
 class Request(NamedTuple):
@@ -36,11 +52,12 @@ class Request(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """Settings with the backend that they name and all fields that apply."""
+    """Settings with the backend that they name and all fields that apply; `warnings`: what is given but not read."""
 
     settings: Settings
     backend: Backend
     fields: tuple[Field, ...]
+    warnings: tuple[Problem, ...] = ()
 
 
 def resolve(request: Request) -> Resolved:
@@ -54,7 +71,7 @@ def resolve(request: Request) -> Resolved:
         if field.flag and field.flag in request.backend_flags:
             keyword[field.name] = request.backend_flags[field.flag]
     settings = dataset_info.complete(rules.resolve(fields, keyword, request.environ, layers))
-    return Resolved(settings, backend, fields)
+    return Resolved(settings, backend, fields, tuple(_unknown_keys(layers, fields)))
 
 
 def named_options(options: Sequence[str]) -> dict[str, str]:
@@ -79,6 +96,24 @@ def read_state(path: str) -> dict[str, Any]:
         if isinstance(value, dict):
             return value
     return yaml_text.load(text, path, "settings").values
+
+
+def _unknown_keys(layers: Sequence[rules.Layer], fields: Sequence[Field]) -> Iterator[Problem]:
+    """A warning on each key of a trainer section that nobody reads; LoopAI keeps what it was answered there too."""
+    known = {name for field in fields for name in (field.name, *field.aliases)}
+    for layer in layers:
+        for key in layer.values if layer.label.endswith(".trainer") else ():
+            name = str(key)
+            if name in known or name in _OTHERS_NAMES:
+                continue
+            others = name.startswith(_OTHERS_PREFIXES)
+            near = difflib.get_close_matches(name, known, 1, _SURELY_MEANT if others else _PERHAPS_MEANT)
+            if others and not near:
+                continue
+            hint = f"did you mean {near[0]}?" if near else "see `trainer guide` for the names"
+            origin = f"{layer.label}.{name}"
+            message = f"there is no setting '{name}' (from {layer.label}); it is not read"
+            yield Problem("warning", "SETTING_UNKNOWN", "settings", message, hint, field=name, origin=origin)
 
 
 def _framework(
@@ -120,8 +155,14 @@ def _layers(request: Request) -> list[rules.Layer]:
     return layers
 
 
+_GENERAL_NAMES = frozenset(field.name for field in rules.GENERAL)
+
+
 def _state_layers(state: Mapping[str, Any], label: str) -> list[rules.Layer]:
-    top = {key: value for key, value in state.items() if not isinstance(value, Mapping)}
+    if not isinstance(state, Mapping):
+        raise SettingsError(f"{label} is not a mapping", hint="give a mapping with 'trainer' and 'system' in it")
+    # Sections of other agents are none of our business, but a setting that is one has a value that cannot be meant.
+    top = {key: value for key, value in state.items() if not isinstance(value, Mapping) or key in _GENERAL_NAMES}
     system = {**top, **_section(state, "system", label)}
     return [rules.Layer(f"{label}.trainer", _section(state, "trainer", label)), rules.Layer(f"{label}.system", system)]
 

@@ -26,10 +26,15 @@ class Scope:
 
 
 def find(target: str, scope: Scope) -> RunDir:
-    """The run that `target` names. Raises NotFound, or UsageError if a prefix fits several."""
+    """The run that `target` names; a version id goes before a folder of that name.
+
+    Raises NotFound, or UsageError if a prefix fits several.
+    """
     if os.sep in target or target in (".", ".."):
         return _run_at(target)
     if not valid_id(target):
+        if _is_run(target):
+            return _run_at(target)
         raise UsageError(
             f"'{target}' is not a version id", hint="give an id as `trainer list` prints it, or a run directory"
         )
@@ -37,6 +42,8 @@ def find(target: str, scope: Scope) -> RunDir:
     if target in matches:
         return matches[target]
     if not matches:
+        if _is_run(target):
+            return _run_at(target)
         raise NotFound(f"no run '{target}' is known", hint="see `trainer list`, or name --output-dir")
     if len(matches) > 1:
         raise UsageError(
@@ -94,11 +101,16 @@ def _folders(path: str) -> list[str]:
         return []
 
 
+def _is_run(path: str) -> bool:
+    run = RunDir(path)
+    return any(os.path.exists(file) for file in (run.config, run.run_state, run.result))
+
+
 def _run_at(path: str) -> RunDir:
     run = open_run(path)
     if not os.path.isdir(run.path):
         raise NotFound(f"there is no run directory {run.path}", hint="see `trainer list` for the runs that are known")
-    if not any(os.path.exists(file) for file in (run.config, run.run_state, run.result)):
+    if not _is_run(path):
         raise NotFound(
             f"{run.path} is not a run directory: it holds no training_config.yaml",
             hint="name the folder that `trainer prepare` printed as run directory",

@@ -15,6 +15,7 @@ Status = Literal["completed", "failed", "cancelled"]
 
 _ADVICE: Mapping[str, str] = {
     "CANCELLED": "the checkpoints are kept; prepare a new version to train again",
+    "DISK_FULL": "free space on the disk of the run directory, then prepare a new version to train again",
     "DIVERGED": "lower the learning rate, add warm-up, or look for broken rows in the data, then prepare again",
     "EXIT_UNKNOWN": "look at the end of train.log; the host may have been restarted",
     "KILLED_BY_SIGNAL": "look at the end of train.log; signal 9 often means that the host ran out of memory",

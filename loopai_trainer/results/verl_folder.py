@@ -102,7 +102,7 @@ def _world_size(path: str) -> int | None:
     try:
         with open(path, "rb") as file:
             size = json.loads(file.read()).get("world_size")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return None
     return size if isinstance(size, int) and size > 0 else None
 
@@ -122,7 +122,7 @@ def _indexed(folder: str) -> set[str]:
     try:
         with open(os.path.join(folder, "model.safetensors.index.json"), "rb") as file:
             return set(json.loads(file.read())["weight_map"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return set()
 
 

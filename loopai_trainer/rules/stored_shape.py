@@ -36,7 +36,11 @@ def state_problem(state: "Mapping[str, Any]") -> str:
 
 def result_problem(result: "Mapping[str, Any]") -> str:
     """What makes worker_result.json not a whole result, as 'has ...'; '' if it is one."""
-    missing = [name for name in ("status", "attempt", "trainer_version_id", "checkpoints", "result") if not result.get(name) and result.get(name) != []]
+    missing = [
+        name
+        for name in ("status", "attempt", "trainer_version_id", "checkpoints", "result")
+        if not result.get(name) and result.get(name) != []
+    ]
     if missing:
         return f"has no {missing[0]}"
     if not isinstance(result["checkpoints"], list) or not all(isinstance(one, dict) for one in result["checkpoints"]):

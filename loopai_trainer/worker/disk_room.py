@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 
 from loopai_trainer.errors import TrainerError
 from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.worker.observe import main_gone
 
 ROOM_BYTES = 128 * 1024
 """worker_result.json, run_state.json and their temporary copies, for some hundred checkpoints."""
+
+_GIVE_S = 1.0
+_EXIT_WAIT_S = 10.0
+"""From training's end: when the room is given to the keeper, and when exit.json is no longer waited for."""
 
 HINT = "free space on the disk of the run directory, then prepare a new version to train again"
 
@@ -32,6 +38,25 @@ def free_room(run: RunDir) -> None:
         os.unlink(_path(run))
     except OSError:
         pass  # there is none
+
+
+class ExitWait:
+    """The time in which training's main process is gone, but exit.json is not there: the keeper cannot write it."""
+
+    def __init__(self, run: RunDir) -> None:
+        self.run = run
+        self._since_s: float | None = None
+
+    def too_long(self) -> bool:
+        """Whether to go on without it. The run's room is given back on the way, which lets the keeper write."""
+        if not main_gone(self.run):
+            return False
+        now_s = time.monotonic()
+        if self._since_s is None:
+            self._since_s = now_s
+        if now_s - self._since_s > _GIVE_S:
+            free_room(self.run)
+        return now_s - self._since_s > _EXIT_WAIT_S
 
 
 def refusal(run: RunDir, error: OSError) -> TrainerError:

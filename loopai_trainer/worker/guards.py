@@ -5,7 +5,6 @@ The caller has checked both before; the worker does not rely on it.
 
 from __future__ import annotations
 
-import fnmatch
 import os
 
 from loopai_trainer.errors import ConfigError
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NATIVE_FOLDERS = ("output_dir", "dataset_dir")
-_WEIGHTS = ("checkpoint-*", "global_step_*", "*.safetensors", "*.bin", "*.pt", "*.pth")
+_CHECKPOINTS = ("checkpoint-", "global_step_")
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 
 
 def check_place(run: RunDir, plan: Plan) -> None:
@@ -34,7 +34,7 @@ def check_fresh(run: RunDir, plan: Plan) -> None:
     """Raises ConfigError OUTPUT_NOT_FRESH if the output folder holds checkpoints or weights before training's exec."""
     native = plan.native.get("output_dir")
     for folder in {run.checkpoints, *([os.path.join(run.path, native)] if isinstance(native, str) else [])}:
-        found = sorted(name for name in _names(folder) if any(fnmatch.fnmatch(name, one) for one in _WEIGHTS))
+        found = sorted(name for name in _names(folder) if name.startswith(_CHECKPOINTS) or name.endswith(_WEIGHTS))
         if found:
             raise ConfigError(
                 f"{folder} holds {found[0]} before training has started: training would go on from there",

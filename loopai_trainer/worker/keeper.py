@@ -35,7 +35,8 @@ _F_SETPIPE_SZ = 1031
 _SETTLE_S = 0.01
 """Pause after a small read, so that a chatty training costs reads of many lines instead of one wake-up a line."""
 _RETRY_S = 1.0
-_RETRIES = 60
+_RETRIES = 30
+_RESERVED, _RESERVED_BYTES = ".reserved", 4096
 
 
 class Job:
@@ -116,7 +117,7 @@ def main() -> int:
     _close_others()
     libc = ctypes.CDLL(None, use_errno=True)
     if _prctl(libc, _PR_SET_CHILD_SUBREAPER, 1) != 0:
-        sys.stderr.write("keeper: the kernel refuses PR_SET_CHILD_SUBREAPER; nothing was started\n")
+        _tell("keeper: the kernel refuses PR_SET_CHILD_SUBREAPER; nothing was started")
         return 1
     log = Log(job.log, job.log_limit_bytes, job.log_files)
     reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -125,10 +126,13 @@ def main() -> int:
     pid, error = start(job, libc, writing)
     os.close(writing)
     if error:
-        write_exit(job.exit, {"returncode": None, "signal": None, "exec_error": error, "duration_s": 0.0})
+        ending = Ending(job.exit)
+        ending.note({"returncode": None, "signal": None, "exec_error": error, "duration_s": 0.0})
+        ending.insist()
         os.waitpid(pid, 0)
         return 0
     _note_training(job, pid)
+    reserve(job.exit)
     keep(job, log, reading, pid, begun_s)
     return 0
 
@@ -146,7 +150,7 @@ def _note_training(job: Job, pid: int) -> None:
     try:
         write_whole(job.started, _started_text(pid))
     except OSError as error:  # a full disk must not end what runs: the worker finds training below the keeper too
-        sys.stderr.write(f"keeper: {job.started}: {error}\n")
+        _tell(f"keeper: {job.started}: {error}")
 
 
 def start(job: Job, libc: ctypes.CDLL, output: int) -> tuple[int, str]:
@@ -199,16 +203,18 @@ def keep(job: Job, log: Log, output: int, main_pid: int, begun_s: float) -> None
     poll.register(output, select.POLLIN)
     wake = _wake_on_child()
     poll.register(wake, select.POLLIN)
-    while _reap(job, log, output, main_pid, begun_s):
-        for fd, _ in poll.poll():
+    ending = Ending(job.exit)
+    while _reap(ending, log, output, main_pid, begun_s):
+        for fd, _ in poll.poll(_RETRY_S * 1000 if ending.waiting else None):
             if fd == wake:
                 os.read(wake, 4096)
             elif not _pump(log, output):
                 poll.unregister(output)
     # Strangers may hold the pipe's other end for ever; nobody of ours is left, so nobody waits for them.
     _drain(log, output)
+    ending.insist()
     if log.dropped_bytes:
-        sys.stderr.write(f"keeper: {log.dropped_bytes} bytes of output could not be written to {job.log}\n")
+        _tell(f"keeper: {log.dropped_bytes} bytes of output could not be written to {job.log}")
 
 
 def _pump(log: Log, output: int) -> bool:
@@ -235,8 +241,9 @@ def _drain(log: Log, output: int) -> None:
             return
 
 
-def _reap(job: Job, log: Log, output: int, main_pid: int, begun_s: float) -> bool:
-    """Collect ended children; False when none is left. The main process's end is written down at once."""
+def _reap(ending: Ending, log: Log, output: int, main_pid: int, begun_s: float) -> bool:
+    """Collect ended children; False when none is left. The main process's end is written down as soon as it can be."""
+    ending.try_again()
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -253,7 +260,7 @@ def _reap(job: Job, log: Log, output: int, main_pid: int, begun_s: float) -> boo
                 "exec_error": None,
                 "duration_s": round(time.monotonic() - begun_s, 3),
             }
-            write_exit(job.exit, record)
+            ending.note(record)
 
 
 def _wake_on_child() -> int:
@@ -277,29 +284,97 @@ def _grow_pipe(fd: int) -> None:
         pass  # the user's pipe allowance is used up: the default size works too
 
 
-def write_exit(path: str, record: dict[str, Any]) -> None:
-    """Write exit.json, again and again for a minute if the disk is full: nobody else can know the exit status."""
-    import json
+class Ending:
+    """exit.json; its text is `waiting` while the disk is full: nobody else can know the exit status."""
 
-    text = json.dumps({**record, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
-    for _ in range(_RETRIES):
-        try:
-            write_whole(path, text)
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.waiting = ""
+
+    def note(self, record: dict[str, Any]) -> None:
+        """Write it now if that can be."""
+        import json
+
+        self.waiting = json.dumps({**record, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        self.try_again()
+
+    def try_again(self) -> None:
+        """One more try: as every file is written, else into the space that was reserved for it."""
+        if not self.waiting:
             return
+        try:
+            write_whole(self.path, self.waiting)
         except OSError as error:
-            sys.stderr.write(f"keeper: {path}: {error}\n")
+            _tell(f"keeper: {self.path}: {error}")
+            try:
+                _write_reserved(self.path, self.waiting)
+            except OSError:
+                return
+        self.waiting = ""
+        _unlink(self.path + _RESERVED)
+
+    def insist(self) -> None:
+        """Half a minute of tries, when nothing else is left to do."""
+        for _ in range(_RETRIES):
+            if not self.waiting:
+                return
             time.sleep(_RETRY_S)
+            self.try_again()
+
+
+def reserve(path: str) -> None:
+    """Take the space that exit.json will need, while there is some."""
+    try:
+        fd = os.open(path + _RESERVED, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, _RESERVED_BYTES)
+        finally:
+            os.close(fd)
+    except OSError:
+        _unlink(path + _RESERVED)  # an empty file is no room
+
+
+def _write_reserved(path: str, text: str) -> None:
+    data = text.encode("ascii") + b"\n"
+    fd = os.open(path + _RESERVED, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        written = os.pwrite(fd, data, 0)
+        os.ftruncate(fd, written)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    if written != len(data):
+        raise OSError(28, "no room for the exit status")
+    os.replace(path + _RESERVED, path)
+
+
+def _tell(text: str) -> None:
+    try:
+        os.write(2, text.encode("utf-8", "replace") + b"\n")
+    except OSError:
+        pass  # worker.log is on the full disk too
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass  # it is gone, or was never there
 
 
 def write_whole(path: str, text: str) -> None:
     """Replace `path` in one step (temp, fsync, rename)."""
     temp = f"{path}.{os.getpid()}.tmp"
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(fd, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(fd)
-    os.replace(temp, path)
+    try:
+        with open(fd, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(fd)
+        os.replace(temp, path)
+    except OSError:
+        _unlink(temp)
+        raise
 
 
 def _started_text(training_pid: int | None) -> str:

@@ -70,7 +70,7 @@ def _look_further(run: "RunDir", facts: Facts) -> None:
     """The facts that matter for a run without a recorded end."""
     if facts.run_lock_held:
         if facts.started and facts.recorded in LIVE:
-            facts.training_gone = _main_gone(run)
+            facts.training_gone = main_gone(run)
             facts.disk_full = facts.training_gone and atomic.is_full(run.path)
         return
     facts.training_lock_held = locks.held(run.training_lock)
@@ -81,7 +81,7 @@ def _look_further(run: "RunDir", facts: Facts) -> None:
         facts.disk_full = atomic.is_full(run.path)
 
 
-def _main_gone(run: "RunDir") -> bool:
+def main_gone(run: "RunDir") -> bool:
     """Whether training's main process was exec'd, and is seen to be gone."""
     main = read_started(run).get("training")
     return main is not None and processes.visible(main) and not processes.alive(main)

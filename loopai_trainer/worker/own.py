@@ -6,6 +6,7 @@ import os
 import time
 
 from loopai_trainer.errors import Cancelled, TrainingFailed
+from loopai_trainer.files import atomic
 from loopai_trainer.files.event_log import utc_text
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import locks, processes
@@ -135,24 +136,35 @@ def _wait_for_exec(job: Job, keeper_pid: int) -> None:
             if os.path.exists(run.launch_started):
                 return  # it died after that: the watch below says so
             _reap(keeper_pid)
-            raise TrainingFailed(
-                "the keeper ended before it could start training",
-                code="KEEPER_LOST",
-                hint=f"look at {run.worker_log}",
-            )
+            raise _not_started(run)
         time.sleep(_START_PAUSE_S)
+
+
+def _not_started(run: RunDir) -> TrainingFailed:
+    if atomic.is_full(run.path):
+        hint = "free space on that disk, then make the same call again"
+        return TrainingFailed(f"the disk of {run.path} is full: nothing was started", code="DISK_FULL", hint=hint)
+    return TrainingFailed(
+        "the keeper ended before it could start training", code="KEEPER_LOST", hint=f"look at {run.worker_log}"
+    )
 
 
 def _watch(job: Job, started_at: float) -> Ended:
     """Follow training to its end, whoever brings it about."""
+    from loopai_trainer.worker.disk_room import ExitWait, keep_room
     from loopai_trainer.worker.stopping import stop_training, sweep
 
     run, record = job.run, job.record
-    watcher = _watcher(job)
+    keep_room(run)
+    watcher, exit_wait = _watcher(job), ExitWait(run)
     ended = Ended(None, started_at)
+    disk_full = False
     while not os.path.exists(run.launch_exit):
         watcher.tick()
         request = _cancel_request(job)
+        disk_full = atomic.is_full(run.path)
+        if exit_wait.too_long():
+            break
         if not locks.held(run.training_lock):
             if not os.path.exists(run.launch_exit):
                 ended.reason = ("KEEPER_LOST", "the keeper is gone, and with it training's exit status")
@@ -171,8 +183,21 @@ def _watch(job: Job, started_at: float) -> Ended:
     ended.survivors = sweep(run, record)
     ended.ended_at = time.time()
     ended.exit_record = read_exit(run)
+    if disk_full or atomic.is_full(run.path):
+        _blame_disk(run, ended)
     _read_rest(job, watcher, ended)
     return ended
+
+
+def _blame_disk(run: RunDir, ended: Ended) -> None:
+    """A training that failed while its disk was full failed for that, whatever its last words (which it lost) were."""
+    exit_record = ended.exit_record or {}
+    if ended.cancelled or exit_record.get("returncode") == 0 or exit_record.get("exec_error"):
+        return
+    if ended.reason is None or ended.reason[0] == "KEEPER_LOST":
+        code = exit_record.get("returncode")
+        how = f"training ended with exit status {code}" if code is not None else "nobody could write how training ended"
+        ended.reason = ("DISK_FULL", f"the disk of {run.path} is full: {how}")
 
 
 def _watcher(job: Job) -> Watcher:

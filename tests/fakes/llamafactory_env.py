@@ -112,6 +112,8 @@ class TrainingArguments:
     save_total_limit: int | None = field(default=None)
     save_only_model: bool = field(default=False)
     load_best_model_at_end: bool = field(default=False)
+    metric_for_best_model: str | None = field(default=None)
+    greater_is_better: bool | None = field(default=None)
     push_to_hub: bool = field(default=False)
     seed: int = field(default=42)
     ddp_timeout: int = field(default=1800)
@@ -226,6 +228,7 @@ DEFAULT_TOOL_PROMPT = "You have:\n{tool_text}Use one of [{tool_names}]\n"
 LLAMA3_TOOL_PROMPT = "Today Date: {date}\n\n{tool_text}"
 NUMBER = 3
 MADE = str(3)
+TOOLS = {"default": DefaultToolUtils(), "qwen": QwenToolUtils()}
 """
 SOURCES = {
     "llamafactory/__init__.py": "",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow
 import pyarrow.parquet
+
 from fakes.safetensors_files import decoder_tensors, write_safetensors
 from fakes.tokenizer_files import write_tokenizer
 from loopai_trainer import backends
@@ -132,5 +133,9 @@ def make_plan(
             "files": [{"path": file.path, "sha256": file.sha256} for file in pinned if file],
         },
     }  # fmt: skip
-    result = {"selection_metric": "eval_loss", "selection_mode": "min", "export_huggingface": False}
+    result = {
+        "selection_metric": "eval_loss" if validation_rows else "loss",
+        "selection_mode": "min",
+        "export_huggingface": False,
+    }
     return plans.render(loopai, result, keys)

@@ -40,7 +40,7 @@ def test_eight_callers_at_once_make_one_training_and_eight_equal_answers(prepare
 
 def test_a_refused_start_is_refused_for_all_and_frees_the_lock(prepare, tmp_path):
     run = prepare()
-    (tmp_path / "train.jsonl").write_text("another\n")
+    Path(run.run.path, "train.jsonl").write_text("another\n")
     callers = [run.start() for _ in range(3)]
     answers = [answer(caller) for caller in callers]
     assert [(code, document["error"]["code"]) for code, document in answers] == [(6, "INPUT_CHANGED")] * 3

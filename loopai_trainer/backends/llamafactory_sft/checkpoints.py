@@ -79,7 +79,7 @@ def _weight_names(folder: str) -> list[str]:
                 names = set(json.load(file)["weight_map"].values())
         except FileNotFoundError:
             continue
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return [index]  # no safetensors header in it: reported as damaged
         return sorted(names)
     names_here = os.listdir(folder) if os.path.isdir(folder) else []
@@ -95,5 +95,5 @@ def _is_json_object(path: str) -> bool:
     try:
         with open(path, "rb") as file:
             return isinstance(json.load(file), dict)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False

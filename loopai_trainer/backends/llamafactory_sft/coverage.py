@@ -62,7 +62,7 @@ UNCOVERED: Mapping[str, str] = {
 """Keys through which training would read or write what the approved hash does not cover -> what to do instead."""
 
 FOLDERS = ("logging_dir", "swanlab_logdir", "offload_folder", "profiler_output_dir")
-"""Folders that training writes to: they have to lie in `launch/` (relative ones do), in `metrics/` or `checkpoints/`."""
+"""Folders that training writes to: they have to lie in `launch/` (relative ones do), `metrics/` or `checkpoints/`."""
 
 _SECRET = re.compile(r"(?:^|_)(?:token|key|secret|password|passwd|webhook_url)$", re.IGNORECASE)
 

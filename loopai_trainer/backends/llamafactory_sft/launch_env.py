@@ -18,7 +18,7 @@ SETTABLE = frozenset((
     "MLFLOW_EXPERIMENT_NAME", "SWANLAB_PROJECT", "SWANLAB_WORKSPACE",
 ))  # fmt: skip
 SETTABLE_STARTS = ("LC_", "NCCL_", "TORCH_NCCL_", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "UCX_", "FI_")
-"""What `loopai.launch.env` may set: threads, network, memory, verbosity, and the names under which metrics are logged."""
+"""What `loopai.launch.env` may set: threads, network, memory, verbosity, and names under which metrics are logged."""
 
 PASSED_ALONE = frozenset((
     "HF_TOKEN", "WANDB_API_KEY", "SWANLAB_API_KEY", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD",

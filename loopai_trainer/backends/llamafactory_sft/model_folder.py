@@ -167,7 +167,7 @@ def _json_object(path: str) -> dict[str, Any] | None:
     try:
         with open(path, "rb") as file:
             value = json.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 

@@ -13,7 +13,7 @@ _COUNT_LIMIT = 1_000_000_000
 
 
 class Range(NamedTuple):
-    """What a number may be. An open end leaves its bound out; `also` is one value more; `whole`: from 1 on no fraction."""
+    """What a number may be. An open end leaves its bound out; `also`: one value more; `whole`: no fraction above 1."""
 
     least: float
     most: float

@@ -28,7 +28,10 @@ def turn_fault(message: dict[str, object], role: str, where: str, names: tuple[s
     for name in names:
         other = OTHER_NAME[name]
         twice = message.get(other)
-        if not twice or twice == message.get(name) or (name == names[0] and _role(twice) == role):
+        if not isinstance(twice, str) or not twice or twice == message.get(name):
+            continue
+        # "from" beside a role may as well be who wrote it, by name: that contradicts nothing.
+        if name == names[0] and ROLES.get(twice, role) == role:
             continue
         text = f"{where} has both {name} and {other}, which differ; only {name} would be read"
         code = "ROLE_TWICE" if name == names[0] else "CONTENT_TWICE"
@@ -39,10 +42,6 @@ def turn_fault(message: dict[str, object], role: str, where: str, names: tuple[s
     if names[0] == "from":
         return _lost_calls(message, where)
     return None
-
-
-def _role(name: object) -> str | None:
-    return ROLES.get(name) if isinstance(name, str) else None
 
 
 def _lost_calls(message: dict[str, object], where: str) -> Rejection | None:

@@ -130,3 +130,48 @@ class TestRefusals:
         shutil.copytree(CASES / "SUP-06A" / "out", tmp_path / "two")
         with pytest.raises(NotFound, match="one, two"):
             analyze(str(tmp_path))
+
+
+def test_a_folder_of_tasks_is_refused_with_their_runs(finished, tmp_path):
+    tasks = Path(finished.run.path).parents[2]
+    task = Path(finished.run.path).parents[1].name
+    second = tasks / "second" / "trainer" / "v9"
+    second.mkdir(parents=True)
+    (second / "training_config.yaml").write_text("")
+    with pytest.raises(NotFound, match=f"holds 2 trainings: {task}/trainer/v1, second/trainer/v9"):
+        analyze(str(tasks))
+    only_prepared = Path(finished.run.path).parent / "v2"
+    only_prepared.mkdir()
+    (only_prepared / "training_config.yaml").write_text("")
+    for folder in (tasks / task, tasks / task / "trainer"):
+        with pytest.raises(NotFound, match="holds 2 trainings: .*v1, .*v2"):
+            analyze(str(folder))
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["trainer_state.json"], ["checkpoint-1/trainer_state.json"], ["checkpoint-1/adapter_config.json"],
+        ["checkpoint-1/model.safetensors.index.json"], ["plan.json"], ["metrics/metrics.json"],
+        ["metrics/metrics.jsonl"], ["global_step_1/actor/fsdp_config.json", "verl_metrics.jsonl"],
+        ["global_step_1/actor/huggingface/model.safetensors.index.json", "latest_checkpointed_iteration.txt"],
+    ],
+)  # fmt: skip
+def test_json_that_is_nested_too_deeply_is_damaged(tmp_path, files):
+    log = '{"current_steps": 1, "total_steps": 3, "loss": 1.0}\n'
+    (tmp_path / "trainer_log.jsonl").write_text(log + DEEP + "\n" + '{"loss": ' + DEEP + "}\n")
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(DEEP)
+    assert strict(analyze(str(tmp_path)))["best_checkpoint"] is None
+
+
+def test_a_safetensors_header_that_is_nested_too_deeply_is_damaged(tmp_path):
+    (tmp_path / "checkpoint-1").mkdir()
+    header = DEEP.encode()
+    (tmp_path / "checkpoint-1" / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    (checkpoint,) = strict(analyze(str(tmp_path)))["checkpoints"]
+    assert not checkpoint["complete"]

@@ -61,3 +61,8 @@ def test_exit_codes_and_codes_are_pinned():
         "Interrupted": (130, "INTERRUPTED"),
         "StillRunning": (75, "STILL_RUNNING"),
     }
+
+
+def test_a_name_of_bytes_that_are_no_utf8_still_makes_json_that_can_be_printed():
+    text = Answer("list", {"path": "na\udcffme"}).json_text()
+    assert json.loads(text.encode("utf-8"))["data"]["path"] == "na\udcffme"

@@ -236,3 +236,11 @@ def test_a_number_that_is_none_is_a_usage_error(place, value):
     place.template.write_text(place.template.read_text() + f"weight_decay: {value}\n")
     with pytest.raises(ConfigError, match="template.yaml:9: weight_decay is not a finite number"):
         place.prepare()
+
+
+def test_a_setting_that_nobody_reads_stands_in_the_warnings(place):
+    from loopai_trainer.operations.prepare import prepare
+
+    request = place.request()._replace(state={"trainer": {"bad_row": "skip"}})
+    warnings = prepare(request).data["warnings"]
+    assert [w["field"] for w in warnings if w["code"] == "SETTING_UNKNOWN"] == ["bad_row"]

@@ -97,3 +97,41 @@ def test_the_guide_says_what_is_missing_and_what_was_filled(starter):
     assert {"train_framework", "CUDA_VISIBLE_DEVICES"} & set(data["auto_filled_fields"])
     full = dict.fromkeys(data["missing_fields"], "x")
     assert guide(Request(full, {}, config_path=starter)).data["ready"] is True
+
+
+def warned(trainer, **more):
+    return [(problem.field, problem.hint) for problem in resolve(Request({}, {}, state={"trainer": trainer})).warnings]
+
+
+def test_a_key_that_nobody_reads_is_warned_of_with_what_may_be_meant():
+    found = resolve(Request({}, {}, state={"trainer": {"bad_row": "skip", 7: 1, "task_id": "t"}})).warnings
+    assert [(p.severity, p.code, p.field, p.origin) for p in found] == [
+        ("warning", "SETTING_UNKNOWN", "bad_row", "state.trainer.bad_row"),
+        ("warning", "SETTING_UNKNOWN", "7", "state.trainer.7"),
+    ]
+    assert found[0].hint == "did you mean bad_rows?"
+    assert warned({"trainer_output_dri": "x"}) == [("trainer_output_dri", "did you mean trainer_output_dir?")]
+
+
+def test_what_loopai_keeps_in_its_trainer_section_is_no_mistake():
+    names = (
+        "update_model_path", "trainer_task_id", "trainer_training_task_id", "trainer_version_uuid", "trainer_result",
+        "trainer_last_error", "trainer_training_success", "trainer_best_checkpoint_path", "trainer_event_log_path",
+        "trainer_data_check_passed", "trainer_config_generation_success", "trainer_training_final_status",
+        "train_output_config_path", "train_output_swanlab_log_path", "training_checkpoints", "verl_reward_mode",
+        "train_input_use_swanlab", "train_input_swanlab_project", "swanlab_api_key", "version_id", "model_path",
+    )  # fmt: skip
+    assert warned(dict.fromkeys(names, "x")) == []
+
+
+def test_the_warning_names_the_starter_file(tmp_path):
+    path = tmp_path / "starter.yaml"
+    path.write_text("default_states:\n  trainer:\n    bad_row: skip\n")
+    (found,) = resolve(Request({}, {}, config_path=str(path))).warnings
+    assert str(path) in found.origin
+
+
+@pytest.mark.parametrize("state", [{"trainer": ["x"]}, {"system": 3}, ["trainer"], {"task_id": {"a": 1}}])
+def test_sections_and_settings_of_the_wrong_kind_are_refused(state):
+    with pytest.raises(SettingsError):
+        resolve(Request({}, {}, state=state))

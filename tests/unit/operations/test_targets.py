@@ -83,3 +83,22 @@ def test_plan_json_names_version_and_task_of_a_run_directory_elsewhere(tmp_path)
     assert (run.version_id, run.task.path) == ("v7", str(tmp_path / "out" / "task"))
     (folder / "plan.json").write_text("{")
     assert open_run(str(folder)).version_id == "mine"
+
+
+def test_a_run_directory_of_the_working_folder_needs_no_slash(tmp_path, scope, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "my run"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "training_config.yaml").write_text("")
+        assert find(name, scope).path == str(tmp_path / name)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(NotFound):
+        find("other", scope)
+    folder = make(tmp_path, "mine")
+    assert find("mine", scope).path == str(folder)
+
+
+def test_a_plan_json_that_is_nested_too_deeply_is_damaged(tmp_path):
+    folder = make(tmp_path, "v1")
+    (folder / "plan.json").write_text("[" * 100_000 + "]" * 100_000)
+    assert open_run(str(folder)).version_id == "v1"

@@ -63,6 +63,11 @@ def never():
     raise AssertionError("begin must not be called")
 
 
+def stored_result(**values):
+    bare = {"status": "completed", "attempt": 1, "trainer_version_id": "v1", "config_sha256": SHA256}
+    return {**bare, "checkpoints": [], "result": {"status": "completed"}, **values}
+
+
 def test_a_start_hands_lock_and_bytes_over(run, executor):
     attachment = start_or_attach(run, SHA256, begin)
     assert (attachment.kind, attachment.worker_pid) == ("started", None)
@@ -97,8 +102,10 @@ def test_a_worker_that_died_before_exec_is_followed(run, executor):
 
 
 def test_a_stored_end_is_the_answer(run, executor):
-    state_file.write(run, {"status": "completed", "version_id": "v1", "config_sha256": SHA256})
+    state_file.write(run, {"status": "completed", "version_id": "v1", "config_sha256": SHA256, "attempt": 1})
+    atomic.write_json(run.result, stored_result())
     attachment = start_or_attach(run, SHA256, never)
+    assert attachment.observation.damaged == ""
     assert attachment.kind == "finished"
     assert attachment.observation.state["status"] == "completed"
 

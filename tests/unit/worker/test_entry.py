@@ -162,7 +162,7 @@ def test_a_torn_state_is_kept_aside(inside, capsys):
 
 def test_an_input_that_changed_while_it_was_trained_on_fails_the_run(inside, tmp_path):
     one = inside(steps=2)
-    (tmp_path / "train.jsonl").write_text("another\n")
+    Path(one.run.path, "train.jsonl").write_text("another\n")
     assert one.work() == 1
     assert one.state["error"]["code"] == "INPUT_CHANGED_DURING_RUN"
 
@@ -172,3 +172,45 @@ def test_a_model_that_is_gone_or_changed_fails_the_run(inside, tmp_path):
     (tmp_path / "model" / "config.json").write_text('{"changed": 1}')
     assert one.work() == 1
     assert "model" in one.state["error"]["detail"]
+
+
+@pytest.mark.parametrize("kind", ["OUTPUT_NOT_FRESH", "WRONG_RUN_DIRECTORY"])
+def test_the_worker_itself_refuses_before_exec(inside, tmp_path, kind):
+    if kind == "OUTPUT_NOT_FRESH":
+        one = inside()
+        os.makedirs(one.run.at("checkpoints", "checkpoint-7"))
+    else:
+        one = inside(output_dir=str(tmp_path / "elsewhere"))
+    assert one.work() == 1
+    assert (one.state["status"], one.state["error"]["code"]) == ("failed", kind)
+    assert one.prepared.starts == 0
+    assert not os.path.exists(one.run.launch_started)
+
+
+def test_a_full_disk_is_no_failure_of_the_worker(inside, monkeypatch):
+    one = inside()
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(StandIn, "launch", full)
+    assert one.work() == 1
+    assert one.state["error"]["code"] == "DISK_FULL"
+    assert one.state["error"]["hint"]
+
+
+def test_an_end_that_cannot_be_written_ends_the_worker_in_time(inside, monkeypatch, capsys):
+    one = inside(steps=1)
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("loopai_trainer.worker.ending._RETRY_S", 0.0)
+    monkeypatch.setattr("loopai_trainer.worker.ending._write_result", full)
+    assert one.work() == 1
+    assert capsys.readouterr().err.count("the end of the run cannot be written") == 30
+    monkeypatch.undo()
+    monkeypatch.setattr(backends, "get", lambda framework, stage: StandIn())
+    assert one.work("--finish") == 0
+    assert one.state["status"] == "completed"
+    assert one.prepared.starts == 1

@@ -259,3 +259,54 @@ class TestLog:
         again.write(b"5678")
         os.close(again.fd)
         assert self.all(log) == [b"12345678"]
+
+
+class TestExitOnAFullDisk:
+    @pytest.fixture
+    def full(self, monkeypatch):
+        """write_whole fails as often as this list is long."""
+        errors = []
+        real = keeper.write_whole
+
+        def write(path, text):
+            if errors:
+                raise errors.pop()
+            real(path, text)
+
+        monkeypatch.setattr(keeper, "write_whole", write)
+        monkeypatch.setattr(keeper, "_RETRY_S", 0.0)
+        return errors
+
+    def test_the_reserved_space_takes_it(self, tmp_path, full):
+        path = str(tmp_path / "exit.json")
+        keeper.reserve(path)
+        assert os.stat(path + ".reserved").st_size == 4096
+        full.append(OSError(28, "full"))
+        ending = keeper.Ending(path)
+        ending.note({"returncode": 7})
+        assert not ending.waiting
+        assert json.loads((tmp_path / "exit.json").read_text())["returncode"] == 7
+        assert os.listdir(tmp_path) == ["exit.json"]
+
+    def test_without_it_the_status_is_kept_and_tried_again(self, tmp_path, full):
+        full += [OSError(28, "full")] * 5
+        ending = keeper.Ending(str(tmp_path / "exit.json"))
+        ending.note({"returncode": 7})
+        assert ending.waiting
+        assert os.listdir(tmp_path) == []
+        ending.insist()
+        assert not ending.waiting
+        assert json.loads((tmp_path / "exit.json").read_text())["returncode"] == 7
+
+    def test_the_tries_are_bounded(self, tmp_path, full):
+        full += [OSError(28, "full")] * 1000
+        ending = keeper.Ending(str(tmp_path / "exit.json"))
+        ending.note({"returncode": 7})
+        ending.insist()
+        assert len(full) == 1000 - 31
+
+    def test_the_reserved_space_goes_when_it_is_not_needed(self, tmp_path):
+        path = str(tmp_path / "exit.json")
+        keeper.reserve(path)
+        keeper.Ending(path).note({"returncode": 0})
+        assert os.listdir(tmp_path) == ["exit.json"]

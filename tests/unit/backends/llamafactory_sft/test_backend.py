@@ -25,6 +25,7 @@ def test_every_answer_of_the_contract_is_given(tmp_path):
     assert BACKEND.find_checkpoints(str(tmp_path)) == [] and not BACKEND.final_artefact(str(tmp_path)).loadable
     assert BACKEND.selection(plan) == (None, None) and BACKEND.explain_failure([]) is None
     assert BACKEND.export(plan, Checkpoint("checkpoint-1", 1, "/c", True), "/d") is None
+    assert BACKEND.owned_keys()["output_dir"].startswith("--output-dir")
     assert BACKEND.file_keys() == ("deepspeed", "fsdp_config", "accelerator_config")
 
 

@@ -275,3 +275,69 @@ def test_a_template_that_does_not_fit_is_refused_and_may_be_allowed(run, tmp_pat
         plan, values={**plan.values, "loopai": {**plan.loopai, "checks": {"allow_template_mismatch": True}}}
     )
     assert [(p.severity, p.code) for p in check(allowed, held, HOST)] == [("warning", "TEMPLATE_MISMATCH")]
+
+
+@pytest.mark.parametrize("launch", [{"nproc_per_node": 0}, {"nproc_per_node": -3}])
+def test_no_process_at_all_is_refused(run, launch):
+    assert codes(run, launch=launch) == ["PROCESSES_INVALID"]
+
+
+@pytest.mark.parametrize("nodes", [0, -1])
+def test_numbers_of_nodes_that_are_none(run, nodes):
+    assert codes(run, launch={"nodes": nodes}) == ["NODES"]
+
+
+def test_an_executor_that_nobody_knows_is_refused(run):
+    assert codes(run, launch={"executor": "moon"}) == ["EXECUTOR_UNKNOWN"]
+    assert codes(run, launch={"executor": "inline"}) == []
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ({"selection_metric": "bleu"}, ["SELECTION_INVALID"]),
+        ({"selection_mode": "max"}, ["SELECTION_INVALID"]),
+        ({"selection_metric": ["loss"], "selection_mode": None}, ["SELECTION_INVALID"] * 2),
+        ({"selection_metric": "loss"}, []),
+    ],
+)
+def test_a_result_is_chosen_by_a_loss_and_the_lowest(run, result, expected):
+    plan = make_plan(run)
+    changed = replace(plan, values={**plan.values, "result": {**plan.result, **result}})
+    assert [p.code for p in check(changed, versions(), HOST)] == expected
+
+
+def test_eval_loss_needs_evaluation_data(run):
+    plan = make_plan(run, validation_rows=0)
+    changed = replace(plan, values={**plan.values, "result": {**plan.result, "selection_metric": "eval_loss"}})
+    assert [p.code for p in check(changed, versions(), HOST)] == ["SELECTION_INVALID"]
+
+
+@pytest.mark.parametrize("value", [0, -5, 10**400, float("inf"), float("nan"), "x", True])
+@pytest.mark.parametrize("key", ["num_train_epochs", "per_device_train_batch_size", "save_steps", "logging_steps"])
+def test_values_that_are_refused_elsewhere_do_not_break_the_check(run, key, value):
+    plan = make_plan(run)
+    check(replace(plan, values={**plan.values, key: value}), versions(), HOST)
+
+
+@pytest.mark.parametrize(("name", "hint"), [("qwem", "did you mean qwen?"), ("zzz", "use one of default, qwen")])
+def test_a_tool_format_that_llamafactory_does_not_have_is_refused(run, tmp_path, name, hint):
+    held = versions_of(make_environment(tmp_path / "env"))
+    (problem,) = check(make_plan(run, native={"tool_format": name}), held, HOST)
+    assert problem.code == "TOOL_FORMAT_UNKNOWN" and problem.hint.startswith(hint)
+    assert check(make_plan(run, native={"tool_format": "qwen"}), held, HOST) == []
+
+
+@pytest.mark.parametrize(
+    ("env", "pass_env", "code"),
+    [
+        ({"LD_PRELOAD": "/x.so"}, [], "ENV_NOT_ALLOWED"),
+        ({"HF_TOKEN": "s3cret"}, [], "SECRET_IN_CONFIG"),
+        ({"NCCL_DEBUG": ["a"]}, [], "ENV_NOT_ALLOWED"),
+        ({}, ["PYTHONSTARTUP"], "ENV_NOT_ALLOWED"),
+        ({}, [{"a": 1}], "ENV_NOT_ALLOWED"),
+    ],
+)
+def test_variables_outside_the_allow_list_are_refused_and_no_secret_is_shown(run, env, pass_env, code):
+    (problem,) = found(run, launch={"env": env, "pass_env": pass_env})
+    assert problem.code == code and "s3cret" not in problem.message + problem.hint

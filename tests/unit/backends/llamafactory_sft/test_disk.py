@@ -54,6 +54,19 @@ def test_less_than_the_weights_is_an_error_less_than_all_a_warning(free, severit
     assert [problem.severity for problem in problems] == severities
 
 
+@pytest.mark.parametrize(
+    ("needed", "free", "shown"),
+    [
+        (3 * 10**9, 10**9, "about 3 GB of disk are needed, 1 GB are free"),
+        (4_300_000, 0, "about 4 MB of disk are needed, 0 bytes are free"),
+        (999_000, 5_000, "about 999 KB of disk are needed, 5 KB are free"),
+    ],
+)
+def test_small_sizes_have_small_units(needed, free, shown):
+    (problem,) = disk.disk_problems(disk.Estimate(needed, needed, "formula"), free)
+    assert shown in problem.message and "0 GB" not in problem.message
+
+
 def test_deepspeed_saves_float32_weights_too():
     plain = estimate(finetuning_type="full", save_steps=100)
     sharded = estimate(finetuning_type="full", save_steps=100, deepspeed={})

@@ -26,6 +26,24 @@ def test_a_sound_folder(model):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("base", ["/models/other", "someone/model", None])
+@pytest.mark.parametrize("with_config", [True, False])
+def test_an_adapter_whose_base_lies_elsewhere_is_refused(model, base, with_config):
+    (model / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": base}))
+    if not with_config:
+        (model / "config.json").unlink()
+    (problem,) = read_model_folder(str(model)).problems
+    assert problem.code == "MODEL_IS_ADAPTER" and "merge" in problem.hint
+    assert (base or "does not name") in problem.message
+
+
+def test_an_adapter_beside_its_own_base_or_torn(model):
+    (model / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(model)}))
+    assert codes(model) == []
+    (model / "adapter_config.json").write_text("{")
+    assert codes(model) == ["MODEL_IS_ADAPTER"]
+
+
 def test_no_folder(tmp_path):
     assert codes(tmp_path / "hub" / "name") == ["MODEL_NOT_FOUND"]
 

@@ -127,3 +127,51 @@ def test_the_reserved_blocks_of_a_final_yaml_are_not_keys(versions):
 def test_problems_come_by_line(versions):
     problems = judge(versions, "template: qwen\nbf16: 'no'\nfinetuning_type: lora\nxx: 1\n")
     assert [p.line for p in problems] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("learning_rate", float("nan")), ("learning_rate", float("inf")), ("learning_rate", 0.0), ("learning_rate", -1.0e-4),
+        ("learning_rate", 2.0), ("num_train_epochs", 0), ("num_train_epochs", -1.0), ("max_steps", 0), ("max_steps", -2),
+        ("per_device_train_batch_size", 0), ("per_device_eval_batch_size", 0), ("gradient_accumulation_steps", -1),
+        ("save_steps", 0), ("eval_steps", -5), ("logging_steps", 0), ("save_steps", 2.5), ("cutoff_len", 15),
+        ("warmup_ratio", 1.5), ("warmup_ratio", -0.1), ("seed", -1), ("seed", 2**32), ("max_samples", 0), ("lora_rank", 0),
+        ("lora_dropout", 1.0), ("deepspeed", {"a": {"b": [float("inf")]}}),
+    ],
+)  # fmt: skip
+def test_numbers_that_cannot_train_are_refused_with_their_line(versions, key, value):
+    (problem,) = judge_values(versions, **{key: value})
+    assert (problem.severity, problem.code, problem.field, problem.line) == ("error", "VALUE_OUT_OF_RANGE", key, 7)
+    assert "nan" not in problem.hint and "inf " not in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("max_steps", -1), ("save_steps", 0.25), ("logging_steps", 1), ("warmup_ratio", 0), ("warmup_ratio", 1.0),
+        ("seed", 0), ("seed", 2**32 - 1), ("cutoff_len", 16), ("num_train_epochs", 0.5), ("warmup_steps", 100),
+    ],
+)  # fmt: skip
+def test_numbers_at_the_edge_are_taken(versions, key, value):
+    assert judge_values(versions, **{key: value}) == []
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", ".nan", ".inf"])
+def test_no_hint_tells_to_write_what_is_no_number(versions, text):
+    (problem,) = judge(versions, f"finetuning_type: lora\ntemplate: qwen\nlearning_rate: {text}\n")
+    expected = ("learning_rate", 3, "write a finite number, such as 1.0e-05")
+    assert (problem.field, problem.line, problem.hint) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"metric_for_best_model": "rouge-l"}, "metric_for_best_model"),
+        ({"metric_for_best_model": "eval_loss", "greater_is_better": True}, "greater_is_better"),
+    ],
+)
+def test_a_best_model_by_what_is_not_reported_is_refused(versions, values, field):
+    (problem,) = judge_values(versions, **values)
+    assert (problem.code, problem.field) == ("WRONG_VALUE", field)
+    assert judge_values(versions, metric_for_best_model="eval_loss", greater_is_better=False) == []

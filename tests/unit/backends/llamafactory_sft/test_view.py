@@ -39,7 +39,7 @@ def test_a_sound_plan_raises_no_flag(tmp_path):
 @pytest.mark.parametrize(
     "key",
     ["trust_remote_code", "overwrite_output_dir", "push_to_hub", "max_samples", "tokenized_path", "streaming",
-     "resume_from_checkpoint", "report_to"],
+     "resume_from_checkpoint", "report_to", "packing", "neat_packing"],
 )  # fmt: skip
 def test_red_flags(tmp_path, key):
     value = {"max_samples": 10, "tokenized_path": "/t", "resume_from_checkpoint": "/c", "report_to": "wandb"}.get(

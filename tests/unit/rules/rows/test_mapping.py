@@ -237,3 +237,13 @@ def test_rows_whose_every_key_differs_do_not_fill_the_memory(monkeypatch):
         assert isinstance(check({"instruction": "q", "output": "a", f"k{number}": 1}, number), Row)
         assert isinstance(check({"instruction": "q", "output": "b"}, number), Row)
     assert len(check._suspects) == 3
+
+
+@pytest.mark.parametrize("formatting", ["sharegpt", "openai"])
+def test_thoughts_beside_a_mapped_text_are_warned_of(formatting):
+    row = {"chat": [*turns(("Q", "q")), *turns(("A", "a"), reasoning_content="let me see")]}
+    found = judge(row, formatting=formatting, columns={"messages": "chat"}, tags=OWN_TAGS)
+    assert isinstance(found, Remarked)
+    assert [(remark.code, remark.field) for remark in found.remarks] == [
+        ("REASONING_IGNORED", "chat[1].reasoning_content")
+    ]

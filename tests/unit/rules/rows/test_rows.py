@@ -530,3 +530,96 @@ def test_the_quick_look_is_enough_for_good_rows(monkeypatch):
     assert alpaca._plain_row(ALPACA, 1) == Row((("user", "q"), ("assistant", "a")), "", "", 1)
     assert isinstance(judge(SHAREGPT, SHAREGPT), Row)
     assert isinstance(judge(MESSAGES, MESSAGES), Row)
+
+
+UNSEEN = ["\u200b", "\ufeff\u200b", " \u200d\n", "\u2060\u00a0", "\u00ad", "\u3164", "\u2800 ", "\ufe0f", "\U000e0020"]
+
+
+@pytest.mark.parametrize("unseen", UNSEEN)
+@pytest.mark.parametrize(
+    ("make", "like", "code"),
+    [
+        (lambda text: {**ALPACA, "output": text}, ALPACA, "OUTPUT_EMPTY"),
+        (lambda text: {**ALPACA, "instruction": text}, ALPACA, "PROMPT_EMPTY"),
+        (lambda text: {**ALPACA, "history": [[text, "a"]]}, ALPACA, "PROMPT_EMPTY"),
+        (lambda text: {**ALPACA, "history": [["q", text]]}, ALPACA, "OUTPUT_EMPTY"),
+        (lambda text: shares(("human", "q"), ("gpt", text)), SHAREGPT, "OUTPUT_EMPTY"),
+        (lambda text: shares(("human", text), ("gpt", "a")), SHAREGPT, "PROMPT_EMPTY"),
+        (lambda text: messages(("user", "q"), ("assistant", text)), MESSAGES, "OUTPUT_EMPTY"),
+        (lambda text: messages(("user", "q", 1), ("assistant", text)), MESSAGES, "OUTPUT_EMPTY"),
+    ],
+)
+def test_a_text_that_shows_nothing_is_blank(make, like, code, unseen):
+    found = judge(make(unseen), like)
+    assert isinstance(found, Rejection), found
+    assert found.code == code
+    assert isinstance(judge(make(unseen + "x" + unseen), like), Row)
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning", "thinking"])
+@pytest.mark.parametrize(("like", "names"), [(MESSAGES, ("role", "content")), (SHAREGPT, ("from", "value"))])
+def test_thoughts_beside_the_answer_are_warned_of(key, like, names):
+    (turns,) = like.values()
+    row = {next(iter(like)): [turns[0], {**turns[1], key: "let me see"}]}
+    found = judge(row, like)
+    assert codes(found) == ["REASONING_IGNORED"]
+    assert found.remarks[0].field == f"{next(iter(like))}[1].{key}"
+    assert row_of(found).messages == (("user", "q"), ("assistant", "a"))
+    for nothing in ("", None):
+        assert isinstance(judge({next(iter(like)): [turns[0], {**turns[1], key: nothing}]}, like), Row)
+
+
+@pytest.mark.parametrize(
+    ("like", "turn", "code"),
+    [
+        (SHAREGPT, {"from": "gpt", "value": "a", "role": "user"}, "ROLE_TWICE"),
+        (MESSAGES, {"role": "assistant", "content": "a", "from": "human"}, "ROLE_TWICE"),
+        (MESSAGES, {"role": "assistant", "content": "a", "from": "Alice", "value": 0.5}, None),
+        (SHAREGPT, {"from": "gpt", "value": "a", "content": "b"}, "CONTENT_TWICE"),
+        (MESSAGES, {"role": "assistant", "content": "a", "value": "b"}, "CONTENT_TWICE"),
+        (SHAREGPT, {"from": "gpt", "value": "a", "weight": 0}, "WEIGHT_IGNORED"),
+        (SHAREGPT, {"from": "gpt", "value": "a", "tool_calls": [{"function": {"name": "f"}}]}, "TOOL_CALLS_LOST"),
+        (SHAREGPT, {"from": "gpt", "value": "a", "role": "assistant", "content": "a"}, None),
+        (MESSAGES, {"role": "assistant", "content": "a", "from": "gpt", "value": "a"}, None),
+        (MESSAGES, {"role": "assistant", "content": "a", "from": "", "value": None, "weight": 1}, None),
+    ],
+)
+def test_a_turn_that_says_two_things_is_refused(like, turn, code):
+    ((name, turns),) = like.items()
+    found = judge({name: [turns[0], turn]}, like)
+    assert (found.code if isinstance(found, Rejection) else None) == code
+    if code is None:
+        assert row_of(found).messages[1] == ("assistant", "a")
+
+
+@pytest.mark.parametrize(
+    ("like", "more", "code"),
+    [
+        (ALPACA, MESSAGES, "ANSWER_TWICE"),
+        (ALPACA, SHAREGPT, "ANSWER_TWICE"),
+        (ALPACA, {"response": "b"}, "ANSWER_TWICE"),
+        (ALPACA, {"response": "a"}, None),
+        (ALPACA, {"response": "", "messages": [], "conversations": None}, None),
+        (MESSAGES, SHAREGPT, "ANSWER_TWICE"),
+        (MESSAGES, {"output": "b"}, "ANSWER_TWICE"),
+        (MESSAGES, {"output": "a", "response": "a"}, None),
+        (SHAREGPT, {"response": "b"}, "ANSWER_TWICE"),
+        (SHAREGPT, {"messages": SHAREGPT["conversations"]}, None),
+    ],
+)
+def test_a_row_with_two_answers_is_refused(like, more, code):
+    found = judge({**like, **more}, like)
+    assert (found.code if isinstance(found, Rejection) else None) == code
+    if code is None:
+        assert isinstance(found, Row)
+    else:
+        assert found.field == next(iter(more))
+
+
+@pytest.mark.parametrize("like", [ALPACA, MESSAGES, SHAREGPT])
+def test_preference_pairs_beside_a_row_are_warned_of(like):
+    found = judge({**like, "chosen": "good", "rejected": "bad"}, like)
+    assert codes(found) == ["PREFERENCE_IGNORED"]
+    assert "chosen and rejected" in found.remarks[0].message
+    assert codes(judge({**like, "chosen": "", "rejected": "bad"}, like)) == ["PREFERENCE_IGNORED"]
+    assert isinstance(judge({**like, "chosen": None, "rejected": ""}, like), Row)
