@@ -11,7 +11,7 @@ TrainerError                     1
 ├── InputChanged                 6   INPUT_CHANGED, INPUT_CHANGED_DURING_RUN
 ├── Busy                         7   LOCKED, VERSION_IN_USE
 ├── Orphaned                     8   ORPHANED_TRAINING
-├── HostUnfit                    9   NO_DEVICE, NO_PORT, SANDBOXED, LOCKS_UNRELIABLE
+├── HostUnfit                    9   NO_DEVICE, NO_PORT, SANDBOXED, LOCKS_UNRELIABLE, DISK_FULL
 ├── TrainingFailed              11   TRAINING_FAILED, DIVERGED, WORKER_LOST, KEEPER_LOST, ...
 ├── ExportFailed                12   EXPORT_FAILED
 ├── Cancelled                   13   CANCELLED

@@ -193,6 +193,8 @@ def _list(out: Console, data: Mapping[str, Any], message: str) -> None:
 def _logs(out: Console, data: Mapping[str, Any], message: str) -> None:
     for line in data["lines"]:
         out.file.write(line + "\n")
+    if message and not data["lines"]:
+        sys.stderr.write(message + "\n")
 
 
 def _events(out: Console, data: Mapping[str, Any], message: str) -> None:

@@ -21,8 +21,8 @@ DEFAULT_STAGES = {"llamafactory": "sft", "verl": "grpo"}
 
 _OTHERS_PREFIXES = ("trainer_", "train_output_", "training_", "verl_", "swanlab_")
 _OTHERS_NAMES = frozenset((
-    *("update_model_path", "train_input_use_swanlab", "train_input_swanlab_project", "use_swanlab", "trainer_version_uuid"),
-    *("llamafactory_dir", "llamafactory_env_path", "train_input_dataset_info"),
+    *("update_model_path", "train_input_use_swanlab", "train_input_swanlab_project", "use_swanlab"),
+    *("trainer_version_uuid", "llamafactory_dir", "llamafactory_env_path", "train_input_dataset_info"),
 ))  # fmt: skip
 """Keys of a trainer section that are somebody's: LoopAI's outputs, and settings of another backend than the one named.
 

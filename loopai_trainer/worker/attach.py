@@ -4,7 +4,6 @@ The lock passes to the worker by inheritance: from the caller's flock to the wor
 nobody holds it. Light on purpose: all of this happens before training's exec.
 """
 
-import errno
 import os
 import sys
 import time
@@ -67,11 +66,7 @@ def start_or_attach(run: "RunDir", sha256: str, begin: "Callable[[], StartReques
     except OSError as error:
         if not atomic.means_full(error):
             raise
-        raise HostUnfit(
-            f"the disk of {run.path} is full: {error}",
-            code="DISK_FULL",
-            hint="free space on that disk, then make the same call again",
-        ) from None
+        raise _disk_full(run, str(error)) from None
 
 
 def _start_or_attach(run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]") -> Attachment:
@@ -94,6 +89,14 @@ def _start_or_attach(run: "RunDir", sha256: str, begin: "Callable[[], StartReque
             if found is not None:
                 return found
         time.sleep(_PAUSE_S)
+
+
+def _disk_full(run: "RunDir", why: str) -> HostUnfit:
+    return HostUnfit(
+        f"the disk of {run.path} is full: {why}",
+        code="DISK_FULL",
+        hint="free space on that disk, then make the same call again",
+    )
 
 
 def orphaned(run: "RunDir", seen: Observation) -> Orphaned:
@@ -145,7 +148,7 @@ def _under_lock(run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]")
         _same_plan(seen, sha256)
         if seen.verdict.action == FINISH:
             if seen.verdict.code == "DISK_FULL":
-                raise OSError(errno.ENOSPC, seen.verdict.message)
+                raise _disk_full(run, "the result of the training that has ended cannot be written")
             return _start_worker(run, fd, _finish_request(run, seen, sha256), finish=True)
         _drop_stale_cancel(run, seen)
         request = begin()

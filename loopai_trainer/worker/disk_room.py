@@ -14,10 +14,14 @@ ROOM_BYTES = 128 * 1024
 """worker_result.json, run_state.json and their temporary copies, for some hundred checkpoints."""
 
 _GIVE_S = 1.0
-_EXIT_WAIT_S = 10.0
+_EXIT_WAIT_S = 5.0
 """From training's end: when the room is given to the keeper, and when exit.json is no longer waited for."""
 
-HINT = "free space on the disk of the run directory, then prepare a new version to train again"
+_HINTS = {
+    True: "free space on the disk of the run directory, then prepare a new version to train again",
+    False: "free space on the disk of the run directory, then make the same call again",
+}
+"""By whether training was started: one version is one training."""
 
 
 def keep_room(run: RunDir) -> None:
@@ -38,6 +42,19 @@ def free_room(run: RunDir) -> None:
         os.unlink(_path(run))
     except OSError:
         pass  # there is none
+
+
+def note_full(run: RunDir) -> None:
+    """Leave word that the disk was full when training ended: an empty file, which a full disk takes too."""
+    try:
+        os.close(os.open(_mark(run), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, atomic.PRIVATE))
+    except OSError:
+        pass  # no inode is left either
+
+
+def was_full(run: RunDir) -> bool:
+    """Whether a worker left that word."""
+    return os.path.exists(_mark(run))
 
 
 class ExitWait:
@@ -61,7 +78,13 @@ class ExitWait:
 
 def refusal(run: RunDir, error: OSError) -> TrainerError:
     """A full disk, in the words of a user."""
-    return TrainerError(f"the disk of {run.path} is full: {error}", code="DISK_FULL", hint=HINT)
+    return TrainerError(
+        f"the disk of {run.path} is full: {error}", code="DISK_FULL", hint=_HINTS[os.path.exists(run.launch_started)]
+    )
+
+
+def _mark(run: RunDir) -> str:
+    return os.path.join(run.launch, "disk_full")
 
 
 def _path(run: RunDir) -> str:

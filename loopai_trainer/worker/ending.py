@@ -50,7 +50,7 @@ def conclude(run: RunDir, record: Record, result: Mapping[str, Any]) -> str:
         **result,
         "last_state": {name: record.state[name] for name in _LAST_STATE if record.state.get(name) is not None},
     }
-    tries = _Tries(run)
+    tries = _Tries(run, record)
     if stored_result(run, int(record.state.get("attempt", 1))) is None:
         tries.insist(lambda: _write_result(run, whole))
     remove_caches(run, record.state)
@@ -112,8 +112,9 @@ def _write_result(run: RunDir, whole: Mapping[str, Any]) -> None:
 class _Tries:
     """Writes again and again, half a minute in all, while the disk is full: else nobody learns how the run ended."""
 
-    def __init__(self, run: RunDir) -> None:
+    def __init__(self, run: RunDir, record: Record) -> None:
         self.run = run
+        self.record = record
         self.left = _WRITE_TRIES
 
     def insist(self, write: Callable[[], None]) -> None:
@@ -125,6 +126,7 @@ class _Tries:
             except OSError as error:
                 tell(f"the end of the run cannot be written: {error}")
                 free_room(self.run)
+                remove_caches(self.run, self.record.state)
                 self.left -= 1
                 if self.left <= 0:
                     raise EndNotWritten(error.errno, f"the end of the run could not be written: {error}") from error

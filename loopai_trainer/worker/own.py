@@ -87,12 +87,16 @@ def own(job: Job) -> str:
 
 def take_up(job: Job) -> str:
     """Finalise a training that ended while its worker was dead; returns the last status."""
+    from loopai_trainer.worker.disk_room import was_full
+
     exit_record = read_exit(job.run)
     reason = None
     if exit_record is None:
         reason = ("WORKER_LOST", "worker and keeper were gone before training's end could be seen")
     ended = Ended(exit_record, _recorded_start(job), reason)
     ended.ended_at = time.time()
+    if was_full(job.run):
+        _blame_disk(job.run, ended)
     watcher = _watcher(job)
     watcher.take_up()
     _read_rest(job, watcher, ended)
@@ -151,7 +155,7 @@ def _not_started(run: RunDir) -> TrainingFailed:
 
 def _watch(job: Job, started_at: float) -> Ended:
     """Follow training to its end, whoever brings it about."""
-    from loopai_trainer.worker.disk_room import ExitWait, keep_room
+    from loopai_trainer.worker.disk_room import ExitWait, keep_room, note_full
     from loopai_trainer.worker.stopping import stop_training, sweep
 
     run, record = job.run, job.record
@@ -184,6 +188,7 @@ def _watch(job: Job, started_at: float) -> Ended:
     ended.ended_at = time.time()
     ended.exit_record = read_exit(run)
     if disk_full or atomic.is_full(run.path):
+        note_full(run)
         _blame_disk(run, ended)
     _read_rest(job, watcher, ended)
     return ended
@@ -194,10 +199,10 @@ def _blame_disk(run: RunDir, ended: Ended) -> None:
     exit_record = ended.exit_record or {}
     if ended.cancelled or exit_record.get("returncode") == 0 or exit_record.get("exec_error"):
         return
-    if ended.reason is None or ended.reason[0] == "KEEPER_LOST":
+    if ended.reason is None or ended.reason[0] in ("KEEPER_LOST", "WORKER_LOST"):
         code = exit_record.get("returncode")
         how = f"training ended with exit status {code}" if code is not None else "nobody could write how training ended"
-        ended.reason = ("DISK_FULL", f"the disk of {run.path} is full: {how}")
+        ended.reason = ("DISK_FULL", f"the disk of {run.path} was full: {how}")
 
 
 def _watcher(job: Job) -> Watcher:

@@ -95,12 +95,13 @@ def _plain_row(row: dict[str, object], line: int) -> Row | None:
         return None
     if given:
         question = question + "\n" + given if question else given
-    # What shows nothing begins with none of the letters and digits of ASCII, which are asked first as the quicker way.
+    # No text that shows nothing begins with these letters of ASCII or Chinese; to ask so first is the quicker way.
     if not question or not answer:
         return None
-    if not "0" <= question[0] < "\x7f" and is_blank(question):
+    first, start = question[0], answer[0]
+    if not ("0" <= first < "\x7f" or "\u3400" <= first < "\ua000") and is_blank(question):
         return None
-    if not "0" <= answer[0] < "\x7f" and is_blank(answer):
+    if not ("0" <= start < "\x7f" or "\u3400" <= start < "\ua000") and is_blank(answer):
         return None
     if ("<" in question and has_mark(question)) or ("<" in answer and has_mark(answer)):
         return None

@@ -196,9 +196,9 @@ def _plain_turns(source: list[Any], names: Names) -> tuple[tuple[str, str], ...]
     except (KeyError, TypeError):  # a turn that is no object, has no such key, or a content that is no text
         return None
     # Each turn has both keys, so that none has another one if they are twice as many as the turns.
-    if not all(map(str.strip, contents)) or sum(map(len, source)) != 4 * pairs:
+    if sum(map(len, source)) != 4 * pairs:
         return None
-    if not text.isascii() and any(map(is_blank, contents)):
+    if not all(map(str.strip, contents)) if text.isascii() else any(map(is_blank, contents)):
         return None
     if "<" in text and has_mark(text):
         return None

@@ -138,13 +138,13 @@ def test_a_folder_of_tasks_is_refused_with_their_runs(finished, tmp_path):
     second = tasks / "second" / "trainer" / "v9"
     second.mkdir(parents=True)
     (second / "training_config.yaml").write_text("")
-    with pytest.raises(NotFound, match=f"holds 2 trainings: {task}/trainer/v1, second/trainer/v9"):
+    with pytest.raises(NotFound, match=rf"holds 2 trainings: {task}/trainer/v1, second/trainer/v9"):
         analyze(str(tasks))
     only_prepared = Path(finished.run.path).parent / "v2"
     only_prepared.mkdir()
     (only_prepared / "training_config.yaml").write_text("")
     for folder in (tasks / task, tasks / task / "trainer"):
-        with pytest.raises(NotFound, match="holds 2 trainings: .*v1, .*v2"):
+        with pytest.raises(NotFound, match=r"holds 2 trainings: .*v1, .*v2"):
             analyze(str(folder))
 
 

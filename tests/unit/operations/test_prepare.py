@@ -234,7 +234,7 @@ def test_a_number_that_is_none_is_a_usage_error(place, value):
     with pytest.raises(UsageError, match="not a finite number"):
         place.prepare([f"learning_rate={value}"])
     place.template.write_text(place.template.read_text() + f"weight_decay: {value}\n")
-    with pytest.raises(ConfigError, match="template.yaml:9: weight_decay is not a finite number"):
+    with pytest.raises(ConfigError, match=r"template\.yaml:9: weight_decay is not a finite number"):
         place.prepare()
 
 

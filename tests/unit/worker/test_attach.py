@@ -232,3 +232,40 @@ def test_a_state_of_another_boot_is_a_lost_worker(run):
     seen = observe.observe(run)
     assert (seen.verdict.status, seen.verdict.code) == ("failed", "WORKER_LOST")
     assert "restarted" in seen.verdict.message
+
+
+class TestFullDisk:
+    def test_a_start_is_refused(self, run, executor, monkeypatch):
+        def full(*args, **kwargs):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(state_file, "write", full)
+        with pytest.raises(HostUnfit) as refused:
+            start_or_attach(run, SHA256, begin)
+        assert refused.value.code == "DISK_FULL"
+        assert not locks.held(run.run_lock)
+
+    def test_other_faults_are_not_called_so(self, run, executor, monkeypatch):
+        def broken(*args, **kwargs):
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(state_file, "write", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            start_or_attach(run, SHA256, begin)
+
+    def test_no_worker_is_started_to_finish_what_cannot_be_written(self, run, executor, monkeypatch):
+        Path(run.launch_started).write_text("{}")
+        state_file.write(run, {"status": "running", "version_id": "v1", "config_sha256": SHA256, "attempt": 1})
+        monkeypatch.setattr(atomic, "is_full", lambda folder: True)
+        with pytest.raises(HostUnfit) as refused:
+            start_or_attach(run, SHA256, never)
+        assert refused.value.code == "DISK_FULL"
+        assert executor.argv is None
+
+
+def test_the_result_of_a_failed_attempt_does_not_speak_for_the_next(run, executor):
+    atomic.write_json(run.result, stored_result(status="failed", attempt=3))
+    assert start_or_attach(run, SHA256, begin).kind == "started"
+    assert state_file.read(run).state["attempt"] == 4
+    assert not os.path.exists(run.result)
+    assert json.loads(Path(run.result + ".attempt-1").read_text())["attempt"] == 3

@@ -52,5 +52,5 @@ def test_an_exit_that_is_not_written_is_waited_for_a_bounded_time(run, monkeypat
     now[0] += 2.0
     assert not wait.too_long()
     assert not room(run)
-    now[0] += 9.0
+    now[0] += 4.0
     assert wait.too_long()

@@ -10,7 +10,7 @@ from fakes.runs import PreparedRun, wait_for
 from loopai_trainer import backends
 from loopai_trainer.files import event_log, state_file
 from loopai_trainer.host import locks
-from loopai_trainer.worker import entry, launching
+from loopai_trainer.worker import disk_room, entry, launching
 from loopai_trainer.worker.observe import observe, read_result
 
 
@@ -214,3 +214,29 @@ def test_an_end_that_cannot_be_written_ends_the_worker_in_time(inside, monkeypat
     assert one.work("--finish") == 0
     assert one.state["status"] == "completed"
     assert one.prepared.starts == 1
+
+
+@pytest.mark.parametrize("exit_text", [None, '{"returncode": 1}'])
+def test_a_disk_that_was_full_at_the_end_is_the_cause_that_is_told_later(inside, exit_text):
+    one = inside(steps=1)
+    assert one.work() == 0
+    os.unlink(one.run.result)
+    os.unlink(one.run.launch_exit)
+    if exit_text:
+        Path(one.run.launch_exit).write_text(exit_text)
+    disk_room.note_full(one.run)
+    state_file.write(one.run, {**one.state, "status": "running"})
+    assert one.work("--finish") == 1
+    assert one.state["error"]["code"] == "DISK_FULL"
+    assert "free space" in one.state["error"]["hint"]
+
+
+def test_a_lost_state_is_finished_under_its_own_attempt(inside):
+    one = inside(steps=1)
+    state_file.write(one.run, {**one.state, "attempt": 4})
+    assert one.work() == 0
+    os.unlink(one.run.result)
+    Path(one.run.run_state).write_text("{")
+    assert one.work("--finish") == 0
+    assert (one.state["attempt"], one.state["current_step"]) == (4, 1)
+    assert read_result(one.run)["attempt"] == 4
