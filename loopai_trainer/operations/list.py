@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from loopai_trainer.errors import NotFound
+from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations import targets
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.status import describe
@@ -25,17 +26,25 @@ SHORT = (
 
 
 def list_runs(scope: targets.Scope, limit: int) -> Answer:
-    """At most `limit` runs; version ids that we make sort by time, so only the newest are looked into.
+    """At most `limit` runs, those that were written to last first; only these are looked into.
 
     Raises NotFound if the output directory that was named is none.
     """
     if scope.output_dir and not os.path.isdir(scope.output_dir):
         what = "is a file" if os.path.exists(scope.output_dir) else "does not exist"
         raise NotFound(f"the output directory {scope.output_dir} {what}", hint="name the folder that holds the tasks")
-    runs = sorted(targets.all_runs(scope), key=lambda run: run.version_id, reverse=True)
+    runs = sorted(targets.all_runs(scope), key=_written, reverse=True)
     shown = []
     for run in runs[:limit]:
         data = describe(run, observe(run))
         shown.append({name: data.get(name) for name in SHORT})
     message = f"{len(runs)} runs" if len(runs) <= limit else f"the newest {limit} of {len(runs)} runs"
     return Answer("list", {"count": len(runs), "runs": shown}, message=message if runs else "no runs yet")
+
+
+def _written(run: RunDir) -> tuple[int, str]:
+    """When the run directory was last written to (nanoseconds): every state is renamed into it."""
+    try:
+        return os.stat(run.path).st_mtime_ns, run.version_id
+    except OSError:
+        return 0, run.version_id

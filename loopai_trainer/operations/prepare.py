@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from loopai_trainer.errors import BackendMissing, ConfigError, DataError, ValidationError
+from loopai_trainer.errors import BackendMissing, ConfigError, DataError, HostUnfit, ValidationError
 from loopai_trainer.files import atomic, fingerprints, run_index, small_inputs
 from loopai_trainer.files.hashing import HashCache
 from loopai_trainer.files.run_dir import RunDir
@@ -53,7 +54,7 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
     run = run_place.place(settings)
     environment = _environment(resolved, request.environ)
     versions = backend.probe(environment)
-    with run_place.reserved(run, settings, request.environ):
+    with run_place.reserved(run, settings, request.environ), _room(run):
         parts = _gather(resolved, request, run, versions, progress)
         plan, copies = _plan(resolved, parts, run, environment, versions)
         small_inputs.write(copies)  # before the review, which looks into them
@@ -74,6 +75,20 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
     data = approval_data(plan, run, found.summary, warnings)
     message = f"prepared {plan.version_id}; nothing was started"
     return Answer("prepare", data, status="prepared", message=message)
+
+
+@contextmanager
+def _room(run: RunDir) -> Iterator[None]:
+    """Says that the disk is full, or what else keeps the run directory from being written. Raises HostUnfit."""
+    try:
+        yield
+    except OSError as error:
+        code = "DISK_FULL" if atomic.means_full(error) else "NOT_WRITABLE"
+        raise HostUnfit(
+            f"{error.filename or run.path} could not be written: {error.strerror}",
+            code=code,
+            hint="make room there, or choose another --output-dir, and prepare again",
+        ) from None
 
 
 def _environment(resolved: sources.Resolved, environ: Mapping[str, str]) -> Environment:

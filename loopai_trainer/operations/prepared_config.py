@@ -54,8 +54,10 @@ def check_identity(plan: Plan, run: RunDir) -> None:
     """
     if plan.version_id != run.version_id:
         raise _foreign(run, f"is the plan of version {plan.version_id}, but lies in the directory of {run.version_id}")
+    here = os.path.realpath(run.path) + os.sep
     for entry in plans.inputs(plan):
-        if not os.path.abspath(entry.path).startswith(run.path + os.sep):
+        # Real paths: the same folder reached through a symbolic link is the same run directory.
+        if not os.path.realpath(entry.path).startswith(here):
             raise _foreign(run, f"reads {entry.path}, which does not lie in its own run directory")
 
 

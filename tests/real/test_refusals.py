@@ -124,6 +124,13 @@ def test_a_run_directory_that_was_copied(prepared, workshop, tmp_path):
     assert nothing_started(prepared)
 
 
+def test_the_same_run_directory_through_a_symbolic_link_is_the_same_one(prepared, workshop, tmp_path):
+    link = tmp_path / "outputs"
+    link.symlink_to(workshop.output)
+    config = link / "real" / "trainer" / prepared.data["trainer_version_id"] / "training_config.yaml"
+    assert trainer("inspect", config, **workshop.environ).code == 0
+
+
 def test_checkpoints_of_another_run_in_the_output_folder(prepared, workshop):
     checkpoint = Path(prepared.data["run_dir"]) / "checkpoints" / "checkpoint-4"
     checkpoint.mkdir(parents=True)

@@ -54,6 +54,8 @@ def _targets(native: Mapping[str, Any], model: ModelFolder) -> Iterator[Problem]
     if native.get("finetuning_type") != "lora" or model.weights is None or not model.weights.tensors:
         return
     known = module_names(model.weights)
+    if model.config.get("tie_word_embeddings"):
+        known = known | {"lm_head"}  # a module all the same: its weights are the embeddings', so the file lacks them
     for key in ("lora_target", "additional_target"):
         value = native.get(key)
         names = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []

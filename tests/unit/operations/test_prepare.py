@@ -1,3 +1,4 @@
+import errno
 import hashlib
 import json
 import os
@@ -5,8 +6,9 @@ import os
 import pytest
 from fakes.llamafactory_env import add_distribution
 
-from loopai_trainer.errors import BackendMissing, Busy, ConfigError, DataError, SettingsError, UsageError
+from loopai_trainer.errors import BackendMissing, Busy, ConfigError, DataError, HostUnfit, SettingsError, UsageError
 from loopai_trainer.host import locks
+from loopai_trainer.operations import prepare as prepare_module
 from loopai_trainer.rules import plan as plans
 
 
@@ -244,3 +246,19 @@ def test_a_setting_that_nobody_reads_stands_in_the_warnings(place):
     request = place.request()._replace(state={"trainer": {"bad_row": "skip"}})
     warnings = prepare(request).data["warnings"]
     assert [w["field"] for w in warnings if w["code"] == "SETTING_UNKNOWN"] == ["bad_row"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, "DISK_FULL"), (errno.EROFS, "NOT_WRITABLE")])
+def test_a_disk_that_takes_no_more_is_said(place, monkeypatch, number, code):
+    write = prepare_module.atomic.write_text
+
+    def full(path, *more):
+        if path.endswith("training_config.yaml"):
+            raise OSError(number, os.strerror(number), path)
+        write(path, *more)
+
+    monkeypatch.setattr(prepare_module.atomic, "write_text", full)
+    with pytest.raises(HostUnfit) as caught:
+        place.prepare()
+    assert (caught.value.code, caught.value.exit_code) == (code, 9)
+    assert not (place.run / "training_config.yaml").exists()

@@ -173,6 +173,13 @@ def test_lora_targets_that_match_are_accepted(run, target):
     assert codes(run, template={"finetuning_type": "lora", "lora_target": target}) == []
 
 
+@pytest.mark.parametrize(("tied", "expected"), [(True, []), (False, ["LORA_TARGET_UNKNOWN"])])
+def test_the_head_of_a_model_with_tied_embeddings_is_a_module_though_no_file_holds_it(run, tmp_path, tied, expected):
+    model = make_model_folder(tmp_path / "tied", {"tie_word_embeddings": tied})
+    template = {"finetuning_type": "lora", "lora_target": "all", "additional_target": "embed_tokens,lm_head"}
+    assert [problem.code for problem in found(run, template=template, model=model)] == expected
+
+
 def test_a_lora_target_of_a_model_with_experts_is_a_warning(run, tmp_path):
     model = make_model_folder(tmp_path / "moe", {"num_experts": 8})
     (problem,) = found(run, template={"finetuning_type": "lora", "lora_target": "zzz"}, model=model)
