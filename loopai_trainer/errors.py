@@ -64,6 +64,16 @@ class TrainerError(Exception):
         if recoverable is not None:
             self.recoverable = recoverable
 
+    def brief(self) -> dict[str, object]:
+        """What every record of an error begins with: type, code, detail, recoverable, hint."""
+        return {
+            "type": type(self).__name__,
+            "code": self.code,
+            "detail": self.message,
+            "recoverable": self.recoverable,
+            "hint": self.hint,
+        }
+
 
 class UsageError(TrainerError):
     """The call itself is malformed."""

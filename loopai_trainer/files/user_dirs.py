@@ -20,6 +20,11 @@ _KINDS = {
 }
 
 
+def hash_cache(environ: "Mapping[str, str]") -> str:
+    """The user's cache of file hashes (files.hashing)."""
+    return os.path.join(user_dir("cache", environ), "hashes.jsonl")
+
+
 def user_dir(kind: str, environ: "Mapping[str, str]") -> str:
     """Absolute folder of `kind` (state, cache, data, config). It need not exist."""
     own, xdg, fallback = _KINDS[kind]

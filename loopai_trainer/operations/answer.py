@@ -68,11 +68,7 @@ def failure(command: str, error: TrainerError) -> Answer:
 def error_json(error: TrainerError) -> "dict[str, Any]":
     """The common error shape (spec/001 "Errors", interface section 5)."""
     return {
-        "type": type(error).__name__,
-        "code": error.code,
-        "detail": error.message,
-        "recoverable": error.recoverable,
-        "hint": error.hint,
+        **error.brief(),
         "next_command": error.next_command,
         "problems": [problem_json(problem) for problem in error.problems],
         **error.details,

@@ -9,7 +9,6 @@ from typing import Any
 from loopai_trainer.files import event_log
 from loopai_trainer.operations import targets
 from loopai_trainer.operations.answer import Answer
-from loopai_trainer.rules.run_state import ATTACH, RETRY
 from loopai_trainer.worker.observe import observe
 
 POLL_S = 0.2
@@ -28,7 +27,7 @@ def follow_events(version: str, scope: targets.Scope, since_seq: int = 0) -> Ite
     run = targets.find(version, scope)
     offset = 0
     while True:
-        goes_on = observe(run).verdict.action in (ATTACH, RETRY)
+        goes_on = observe(run).verdict.goes_on
         found, offset = event_log.read_from(run.events, offset)
         yield from (event for event in found if event["seq"] > since_seq)
         if not goes_on:

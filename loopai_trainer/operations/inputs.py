@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
 from loopai_trainer.errors import BackendMissing, ConfigError, InputChanged
-from loopai_trainer.files import user_dirs
 from loopai_trainer.records import Problem
 
 TYPE_CHECKING = False
@@ -67,11 +64,6 @@ def _environment(plan: Plan, backend: Backend, environ: Mapping[str, str]) -> It
         if expected != got:
             message = f"environment: {what} changed since it was approved\n  expected: {expected}\n  got:      {got}"
             yield _problem(pinned["environment"], message)
-
-
-def hash_cache_path(environ: Mapping[str, str]) -> str:
-    """The user's cache of file hashes."""
-    return os.path.join(user_dirs.user_dir("cache", environ), "hashes.jsonl")
 
 
 def _problem(path: str, message: str) -> Problem:

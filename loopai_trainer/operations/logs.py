@@ -10,7 +10,6 @@ from loopai_trainer.files.log_tail import Follower, tail
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations import targets
 from loopai_trainer.operations.answer import Answer
-from loopai_trainer.rules.run_state import ATTACH, RETRY
 from loopai_trainer.worker.observe import observe
 
 POLL_S = 0.2
@@ -32,7 +31,7 @@ def follow_logs(version: str, scope: targets.Scope, count: int, worker: bool = F
     follower = Follower(path, from_end=True)
     yield from tail(path, count)[0]
     while True:
-        goes_on = observe(run).verdict.action in (ATTACH, RETRY)
+        goes_on = observe(run).verdict.goes_on
         yield from follower.lines()
         if not goes_on:
             return

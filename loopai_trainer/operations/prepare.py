@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from loopai_trainer.errors import BackendMissing, ConfigError, DataError, HostUnfit, ValidationError
-from loopai_trainer.files import atomic, fingerprints, run_index, small_inputs
+from loopai_trainer.files import atomic, fingerprints, run_index, small_inputs, user_dirs
 from loopai_trainer.files.hashing import HashCache
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import environments
 from loopai_trainer.operations import plan_notes, run_place, sft_data, sources, template_use
 from loopai_trainer.operations.answer import Answer
-from loopai_trainer.operations.inputs import hash_cache_path
 from loopai_trainer.operations.review import approval_data, refuse, review
 from loopai_trainer.records import (
     DataReport,
@@ -153,7 +152,7 @@ def _model(settings: Settings, environ: Mapping[str, str], progress: Callable[[i
             origin=settings.origin("train_input_model_name"),
         )
         raise ConfigError(problem.message, hint=problem.hint, problems=[problem])
-    return fingerprints.fingerprint_model(path, HashCache(hash_cache_path(environ)), progress)
+    return fingerprints.fingerprint_model(path, HashCache(user_dirs.hash_cache(environ)), progress)
 
 
 def _plan(

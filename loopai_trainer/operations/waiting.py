@@ -7,7 +7,6 @@ from loopai_trainer.errors import Cancelled, Orphaned, TrainingFailed
 from loopai_trainer.operations import commands
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.status import describe, sentence
-from loopai_trainer.rules.run_state import ATTACH, RETRY
 from loopai_trainer.worker.observe import observe
 
 TYPE_CHECKING = False
@@ -42,7 +41,7 @@ def until_end(
             if data != shown:
                 watch(data)
                 shown = data
-        if seen.verdict.action not in (ATTACH, RETRY):
+        if not seen.verdict.goes_on:
             if child_pid is not None:
                 _reap_soon(child_pid)
             return seen

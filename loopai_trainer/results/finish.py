@@ -82,11 +82,7 @@ def finish(run: RunDir, plan: Plan, backend: Backend, ending: Ending, changed_in
 def error_json(error: TrainerError) -> dict[str, Any]:
     """The error of worker_result.json: {type, code, detail, recoverable, hint, problems}."""
     return {
-        "type": type(error).__name__,
-        "code": error.code,
-        "detail": error.message,
-        "recoverable": error.recoverable,
-        "hint": error.hint,
+        **error.brief(),
         "problems": [
             {name: getattr(problem, name) for name in ("severity", "code", "where", "path", "message", "hint")}
             for problem in error.problems

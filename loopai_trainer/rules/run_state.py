@@ -112,6 +112,11 @@ class Verdict:
         self.code = code
         self.message = message
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the run has not ended: somebody is at it, or will be seen to be in a moment."""
+        return self.action in (ATTACH, RETRY)
+
     def __repr__(self) -> str:
         return f"Verdict({self.status!r}, {self.action!r}, {self.code!r})"
 

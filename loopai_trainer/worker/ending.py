@@ -86,11 +86,7 @@ def _bare_result(record: Record, status: str) -> dict[str, Any]:
 def error_json(error: TrainerError) -> dict[str, Any]:
     """The error of a result and of a state: type, code, detail, recoverable, hint, problems."""
     return {
-        "type": type(error).__name__,
-        "code": error.code,
-        "detail": error.message,
-        "recoverable": error.recoverable,
-        "hint": error.hint,
+        **error.brief(),
         "problems": [],
     }
 

@@ -21,8 +21,7 @@ def changed_inputs(
     A file whose device, inode, size, mtime and ctime are those of an earlier hashing is not read again, unless
     `verify_all`. Raises InputChanged if a file changes while it is read.
     """
-    path = os.path.join(user_dirs.user_dir("cache", environ), "hashes.jsonl")
-    cache = hashing.HashCache(path, trust=not verify_all)
+    cache = hashing.HashCache(user_dirs.hash_cache(environ), trust=not verify_all)
     return [*_changed_files(plan, cache, progress), *_changed_model(plan, cache, progress)]
 
 
