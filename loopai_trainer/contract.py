@@ -7,7 +7,7 @@ runs and knows no framework.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from loopai_trainer.records import (
     ApprovedPlan,
@@ -25,10 +25,14 @@ from loopai_trainer.records import (
     MetricRow,
     Mode,
     Model,
+    Placement,
     Plan,
     Problem,
+    Question,
+    Rehearsal,
     Rejection,
     Remarked,
+    Resolved,
     Row,
     RowLength,
     Settings,
@@ -44,11 +48,20 @@ RowMeter = Callable[[Sequence[Row]], list[RowLength]]
 
 @runtime_checkable
 class Backend(Protocol):
-    """A training framework, asked in the order in which a run needs it."""
+    """A training framework, asked in the order in which a run needs it. `backends.plain.Plain` has answers for what
+    many frameworks do not need (resolving, rehearsing, exporting)."""
 
     name: str
     package: str
     stages: tuple[str, ...]
+    data_kind: Literal["chat", "prompts"]
+    """chat: rows of `row_check` become a snapshot. prompts: rows with a prompt and a ground truth, as for GRPO."""
+
+    losses_decide: bool
+    """Whether a loss may choose the checkpoint when no better metric is there; never for reinforcement learning."""
+
+    judged_by: tuple[str, ...]
+    """Metrics whose last value has to be finite; empty: all of them."""
 
     def fields(self) -> tuple[Field, ...]:
         """Settings that only this backend knows."""
@@ -67,6 +80,30 @@ class Backend(Protocol):
 
     def owned_keys(self) -> Mapping[str, str]:
         """Native keys that a plan sets itself, whatever a template or `--set` says -> what to use instead."""
+
+    def placement(self, settings: Settings, native: Mapping[str, Any]) -> Placement:
+        """The devices that the plan asks for and its training processes on this host."""
+
+    def reserved(self, settings: Settings, data: DataReport) -> dict[str, Any]:
+        """What the `loopai` block holds besides, such as `reward`. Raises ConfigError for what nobody may guess."""
+
+    def result_block(self, settings: Settings, data: DataReport) -> dict[str, Any]:
+        """The `result` block: {selection_metric, selection_mode, export_huggingface}."""
+
+    def input_files(self, settings: Settings, native: Mapping[str, Any]) -> Mapping[str, str]:
+        """Code that training runs besides the package's: name in `inputs/` -> where it lies now. The copies run."""
+
+    def resolve(self, native: Mapping[str, Any], environment: Environment, paths: LaunchPaths) -> Question | None:
+        """Asks the installed package to make its whole configuration of the native keys; None: it reads them as is."""
+
+    def resolved(self, answer: bytes) -> Resolved:
+        """What the answer to `resolve` says. The worker asks again and refuses another text."""
+
+    def rehearse(self, plan: Plan, versions: Versions, paths: LaunchPaths) -> Question | None:
+        """Tries in the environment what would else fail after hours: the reward on real rows. None: nothing to try."""
+
+    def rehearsed(self, plan: Plan, answer: bytes) -> Rehearsal:
+        """What the answer to `rehearse` says."""
 
     def template_problems(
         self, template: Mapping[str, Any], lines: Mapping[str, int], versions: Versions
@@ -108,6 +145,12 @@ class Backend(Protocol):
     def expected_examples(self, plan: Plan) -> Mapping[str, int]:
         """train_examples / validation_examples that the log has to report; empty if it cannot be known."""
 
+    def lost(self, plan: Plan, row: MetricRow) -> str:
+        """Why training has to be stopped after this row (its weights are spoilt); empty: it may go on."""
+
+    def step_problems(self, paths: LaunchPaths, step: int) -> list[Problem]:
+        """Warnings on what training wrote beside its metrics for a step; it may remove files that nobody needs."""
+
     def find_checkpoints(self, folder: str) -> list[Checkpoint]:
         """All checkpoint folders, by step; damaged ones are listed as not complete."""
 
@@ -122,6 +165,12 @@ class Backend(Protocol):
 
     def export(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | None:
         """What makes a model folder of the checkpoint; None: the checkpoint is one already."""
+
+    def export_problems(self, plan: Plan, checkpoint: Checkpoint) -> list[Problem]:
+        """Why the checkpoint cannot be exported, before anything is written."""
+
+    def verify_export(self, plan: Plan, folder: str) -> list[Problem]:
+        """What is wrong with an exported model folder: weights against its config, tokenizer against the base's."""
 
 
 class Executor(Protocol):

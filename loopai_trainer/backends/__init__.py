@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _TABLE: Mapping[tuple[str, str], str] = {
     ("llamafactory", "sft"): "loopai_trainer.backends.llamafactory_sft",
+    ("verl", "grpo"): "loopai_trainer.backends.verl_grpo",
 }
 """The module's attribute `BACKEND` is the backend."""
 

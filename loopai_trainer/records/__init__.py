@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from loopai_trainer.records.data import DataReport as DataReport
     from loopai_trainer.records.data import InputFile as InputFile
     from loopai_trainer.records.data import LengthStats as LengthStats
+    from loopai_trainer.records.data import PromptFacts as PromptFacts
     from loopai_trainer.records.data import SplitReport as SplitReport
     from loopai_trainer.records.host import Device as Device
     from loopai_trainer.records.host import EnvironmentSpec as EnvironmentSpec
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from loopai_trainer.records.start import Command as Command
     from loopai_trainer.records.start import Launch as Launch
     from loopai_trainer.records.start import LaunchPaths as LaunchPaths
+    from loopai_trainer.records.start import Placement as Placement
+    from loopai_trainer.records.start import Question as Question
+    from loopai_trainer.records.start import Rehearsal as Rehearsal
+    from loopai_trainer.records.start import Resolved as Resolved
     from loopai_trainer.records.words import MetricKind as MetricKind
     from loopai_trainer.records.words import Mode as Mode
     from loopai_trainer.records.words import Severity as Severity
@@ -68,6 +73,7 @@ _HOMES = {
         "InputFile",
         "Counts",
         "LengthStats",
+        "PromptFacts",
         "SplitReport",
         "DataReport",
     ),
@@ -80,6 +86,10 @@ _HOMES = {
         "LaunchPaths",
         "Command",
         "Launch",
+        "Placement",
+        "Question",
+        "Rehearsal",
+        "Resolved",
     ),
     "measure": (
         "MetricRow",

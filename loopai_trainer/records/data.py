@@ -57,14 +57,34 @@ class SplitReport:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptFacts:
+    """What GRPO rows say of themselves, each as value -> number of usable rows of both splits.
+
+    `data_sources`: the column of that name. `answer_kinds`: type of the ground truth (str, int, float, bool, list,
+    dict). `markers`: explicit answer markers in the source's answers (`####`, `boxed`, ...). `native`: the source had
+    verl's own columns. `metadata`: names that the source gives itself (dataset, benchmark, task), lower case.
+    """
+
+    data_sources: Mapping[str, int]
+    answer_kinds: Mapping[str, int]
+    markers: Mapping[str, int]
+    native: bool
+    metadata: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DataReport:
-    """All data of a plan. `problem_counts` has the full count per code; `problems` is capped per code."""
+    """All data of a plan. `problem_counts` has the full count per code; `problems` is capped per code.
+
+    `prompts` is set for data of kind prompts alone.
+    """
 
     splits: tuple[SplitReport, ...]
     problems: tuple[Problem, ...]
     problem_counts: Mapping[str, int]
     registry: InputFile | None = None
     rejected_path: str | None = None
+    prompts: PromptFacts | None = None
 
     def split(self, where: str) -> SplitReport | None:
         """The split of that name, if there is one."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from loopai_trainer.backends.plain import Plain
 from loopai_trainer.records import (
     ApprovedPlan,
     Artefact,
@@ -57,7 +58,7 @@ DEFAULTS: dict[str, Any] = {
 `hold_file`: training ends only when this file is gone; `program`: exec this instead of Python."""
 
 
-class StandIn:
+class StandIn(Plain):
     name = "stand_in"
     package = "loopai-stand-in"
     stages = ("sft",)
@@ -161,9 +162,6 @@ class StandIn:
     def explain_failure(self, log_tail: Sequence[str]) -> tuple[str, str] | None:
         last = next((line for line in reversed(log_tail) if "Error:" in line), None)
         return None if last is None else (last, "look at the stand-in's options")
-
-    def export(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | None:
-        return None
 
 
 def options_of(plan: Plan) -> dict[str, Any]:

@@ -5,6 +5,8 @@ Light on purpose: the worker imports this before training's exec, so each answer
 
 from __future__ import annotations
 
+from loopai_trainer.backends.plain import Plain
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
         ApprovedPlan,
         Artefact,
         Checkpoint,
-        Command,
         DataReport,
         Environment,
         EnvironmentSpec,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         MetricRow,
         Mode,
         Model,
+        Placement,
         Plan,
         Problem,
         Settings,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     )
 
 
-class LlamaFactorySft:
+class LlamaFactorySft(Plain):
     """The backend llamafactory/sft (see contract.Backend for what each method answers)."""
 
     name = "llamafactory"
@@ -78,6 +80,14 @@ class LlamaFactorySft:
         from loopai_trainer.backends.llamafactory_sft.draft import OWNED_KEYS
 
         return OWNED_KEYS
+
+    def placement(self, settings: Settings, native: Mapping[str, Any]) -> Placement:
+        """A plan that says use_cpu is a CPU smoke one: it names no devices, whatever CUDA_VISIBLE_DEVICES says here."""
+        from loopai_trainer.records import Placement
+
+        if native.get("use_cpu") is True:
+            return Placement("", settings.values.get("nproc_per_node") or 1)
+        return super().placement(settings, native)
 
     def template_problems(
         self, template: Mapping[str, Any], lines: Mapping[str, int], versions: Versions
@@ -176,10 +186,6 @@ class LlamaFactorySft:
         from loopai_trainer.backends.llamafactory_sft.failures import explain_failure
 
         return explain_failure(log_tail)
-
-    def export(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | None:
-        """A full checkpoint is a model folder already; a LoRA one is an adapter, named as such by its own config."""
-        return None
 
 
 BACKEND: Backend = LlamaFactorySft()
