@@ -10,7 +10,20 @@ from typing import Any
 
 import typer
 
-from loopai_trainer.cli import analyze, cancel, events, guide, inspect, logs, prepare, run_prepared, setup, status, wait
+from loopai_trainer.cli import (
+    analyze,
+    cancel,
+    events,
+    guide,
+    inspect,
+    logs,
+    prepare,
+    recover,
+    run_prepared,
+    setup,
+    status,
+    wait,
+)
 from loopai_trainer.cli import list as list_verb
 from loopai_trainer.cli import templates as templates_verb
 from loopai_trainer.cli.output import Output, show
@@ -52,7 +65,7 @@ def _main(
 
 
 _VERBS = (
-    prepare, inspect, run_prepared, wait, status, list_verb, logs, events, cancel, analyze,
+    prepare, inspect, run_prepared, wait, status, list_verb, logs, events, cancel, recover, analyze,
     guide, setup, templates_verb,
 )  # fmt: skip
 

@@ -90,6 +90,29 @@ def wait(version: str, timeout_s: float | None, output_dir: str | None, task_id:
     return _waited("wait", output, lambda watch: operation.wait(version, scope, timeout_s, watch))
 
 
+def recover(
+    version: str,
+    place: "tuple[str | None, str | None]",
+    output: Output,
+    *,
+    adopt: bool,
+    terminate: bool,
+    timeout_s: float | None,
+) -> int:
+    """Adopt or end an orphaned training and wait for its end; `place`: output directory and task id."""
+    from loopai_trainer.operations import recover as operation
+    from loopai_trainer.operations.targets import Scope
+
+    scope = Scope(os.environ, *place)
+    return _waited(
+        "recover",
+        output,
+        lambda watch: operation.recover(
+            version, scope, adopt=adopt, terminate=terminate, wait_timeout_s=timeout_s, watch=watch
+        ),
+    )
+
+
 def _waited(command: str, output: Output, operation: "Callable[[Watcher], Answer]") -> int:
     watcher = _LateProgress(output)
     # What `nohup` or a background shell had ignored stays ignored: such a caller wants to stay.

@@ -239,6 +239,7 @@ _VIEWS: Mapping[str, Callable[[Console, Mapping[str, Any], str], None]] = {
     "wait": _run,
     "status": _run,
     "cancel": _run,
+    "recover": _run,
     "list": _list,
     "logs": _logs,
     "events": _events,

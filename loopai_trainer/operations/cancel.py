@@ -21,9 +21,9 @@ def cancel(version: str, scope: targets.Scope, timeout_s: float) -> Answer:
     Raises UsageError for a run that has not been started, Orphaned where no worker lives to do it.
     """
     run = targets.find(version, scope)
-    asked, seen = request_cancel(run, f"{_user()} (pid {os.getpid()})")
+    asked, seen = request_cancel(run, f"{user_name()} (pid {os.getpid()})")
     if seen.verdict.action == ORPHAN:
-        raise orphaned(run, seen)
+        raise orphaned(run, seen, "--terminate")
     if not asked and seen.verdict.status in ("prepared", "approved"):
         raise UsageError(f"{run.version_id} has not been started", code="NOT_STARTED", hint="there is nothing to stop")
     if asked:
@@ -35,7 +35,8 @@ def cancel(version: str, scope: targets.Scope, timeout_s: float) -> Answer:
     return Answer("cancel", data, status=data["status"], message=sentence(data))
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who asks, for the record."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -5,16 +5,24 @@ nobody holds it. Light on purpose: all of this happens before training's exec.
 """
 
 import os
-import sys
+import shlex
 import time
 
 from loopai_trainer import executors
-from loopai_trainer.errors import HostUnfit, Orphaned, PlanChanged, TrainingFailed
+from loopai_trainer.errors import HostUnfit, Orphaned
 from loopai_trainer.files import atomic, result_file, state_file
 from loopai_trainer.files.event_log import utc_text
 from loopai_trainer.host import locks, processes
 from loopai_trainer.rules.run_state import ANSWER, ATTACH, FINISH, ORPHAN, RETRY, TERMINAL
 from loopai_trainer.worker.observe import Observation, living, observe, read_started
+from loopai_trainer.worker.starting import (
+    TO_FINISH,
+    TO_LAUNCH,
+    another_plan,
+    materialised_request,
+    start_worker,
+)
+from loopai_trainer.worker.starting import StartRequest as StartRequest  # begin() makes one for start_or_attach
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,22 +31,9 @@ if TYPE_CHECKING:
 
     from loopai_trainer.files.run_dir import RunDir
 
-MODULE = "loopai_trainer.worker.entry"
 _RETRY_S = 15.0
 """How long a keeper may take from its start to launch/started before it counts as hanging."""
 _PAUSE_S = 0.05
-
-
-class StartRequest:
-    """What `begin` hands over once it has consumed the approval: the exact approved bytes and their hash."""
-
-    __slots__ = ("config", "executor", "sha256", "task_id")
-
-    def __init__(self, config: bytes, sha256: str, task_id: str, executor: str = "local") -> None:
-        self.config = config
-        self.sha256 = sha256
-        self.task_id = task_id
-        self.executor = executor
 
 
 class Attachment:
@@ -99,34 +94,33 @@ def _disk_full(run: "RunDir", why: str) -> HostUnfit:
     )
 
 
-def orphaned(run: "RunDir", seen: Observation) -> Orphaned:
-    """The refusal that names every living process of the training: pid, age in seconds, command."""
+def orphaned(run: "RunDir", seen: Observation, wish: str = "--adopt") -> Orphaned:
+    """The refusal that names every living process of the training (pid, age in seconds, command) and its devices.
+
+    `wish`: the flag of `recover` that its next command shows.
+    """
     found = living(run, seen.state)
     shown = [processes.describe(one) for one in found]
     keeper = read_started(run).get("keeper")
     if not shown and keeper and processes.alive(keeper):
         shown = [processes.describe(keeper)]
-    first = f" (pid {shown[0]['pid']}, running for {shown[0]['age_s']:.0f} s)" if shown else ""
+    devices = str(seen.state.get("devices") or "")
+    first = ""
+    if shown:
+        first = f" (pid {shown[0]['pid']}, running for {shown[0]['age_s']:.0f} s: {shown[0]['command']})"
+    where = f" on device {devices}" if devices else ""
     return Orphaned(
-        f"training of {run.version_id} lives{first}, but its worker is gone; nothing was started or stopped",
-        hint="let it end by itself, or end its processes, and call again",
-        next_command=f"trainer status {run.version_id}",
-        details={"processes": shown},
+        f"training of {run.version_id} lives{where}{first}, but its worker is gone; nothing was started or stopped",
+        hint="give it a new worker (recover --adopt), or end it (recover --terminate)",
+        next_command=shlex.join(["trainer", "recover", run.path, wish]),
+        details={"processes": shown, "devices": devices},
     )
 
 
 def _same_plan(seen: Observation, sha256: str) -> None:
     got = seen.state.get("config_sha256")
     if got and got != sha256 and seen.verdict.status not in ("prepared", "approved"):
-        raise _another_plan(str(got), sha256)
-
-
-def _another_plan(expected: str, got: str) -> PlanChanged:
-    return PlanChanged(
-        f"this version was started with another approved YAML\n  expected: {expected}\n  got:      {got}",
-        hint="use the hash that it was started with, or prepare a new version",
-        details={"expected": expected, "got": got},
-    )
+        raise another_plan(str(got), sha256)
 
 
 def _under_lock(run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]") -> Attachment | None:
@@ -149,36 +143,18 @@ def _under_lock(run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]")
         if seen.verdict.action == FINISH:
             if seen.verdict.code == "DISK_FULL":
                 raise _disk_full(run, "the result of the training that has ended cannot be written")
-            return _start_worker(run, fd, _finish_request(run, seen, sha256), finish=True)
+            request = materialised_request(run, seen.state, sha256)
+            return Attachment("started", worker_pid=start_worker(run, fd, request, TO_FINISH))
         _drop_stale_cancel(run, seen)
         request = begin()
-        executors.get(request.executor)  # refused before anything is recorded
-        _record_queued(run, seen, request)
-        return _start_worker(run, fd, request, finish=False)
+        try:
+            executors.get(request.executor)  # refused before anything is recorded
+            _record_queued(run, seen, request)
+            return Attachment("started", worker_pid=start_worker(run, fd, request, TO_LAUNCH))
+        finally:
+            request.close()
     finally:
         os.close(fd)
-
-
-def _finish_request(run: "RunDir", seen: Observation, sha256: str) -> StartRequest:
-    """The approved bytes as the dead worker materialised them, for the worker that takes up its finalising."""
-    import hashlib
-
-    try:
-        with open(run.approved_config, "rb") as file:
-            config = file.read()
-    except OSError as error:
-        raise TrainingFailed(
-            f"training of {run.version_id} has ended without a result, and its approved YAML cannot be read: {error}",
-            code="WORKER_LOST",
-            hint=f"look at {run.train_log}; prepare a new version to train again",
-            recoverable=False,
-        ) from None
-    got = hashlib.sha256(config).hexdigest()
-    if got != sha256:
-        raise _another_plan(got, sha256)
-    executor = seen.state.get("executor")
-    name = executor.get("name") if isinstance(executor, dict) else None
-    return StartRequest(config, sha256, os.path.basename(run.task.path), str(name or "local"))
 
 
 def _drop_stale_cancel(run: "RunDir", seen: Observation) -> None:
@@ -206,32 +182,3 @@ def _record_queued(run: "RunDir", seen: Observation, request: StartRequest) -> N
         "caller": processes.own_identity(),
     }
     state_file.write(run, state)
-
-
-def _start_worker(run: "RunDir", lock_fd: int, request: StartRequest, *, finish: bool) -> Attachment:
-    executor = executors.get(request.executor)
-    plan_fd = _anonymous_file(request.config)
-    try:
-        argv = [
-            *(sys.executable, "-P", "-m", MODULE),
-            *(run.path, run.version_id, run.task.path, str(lock_fd), str(plan_fd), request.sha256, request.executor),
-            *(("--finish",) if finish else ()),
-        ]
-        locks.name_holder(lock_fd, f"{run.version_id}: a worker started by pid {os.getpid()}")
-        atomic.make_private_dir(run.path)
-        handle = executor.start(argv, run.path, run.worker_log, (lock_fd, plan_fd))
-    finally:
-        os.close(plan_fd)
-    return Attachment("started", worker_pid=_child_pid(request.executor, handle))
-
-
-def _child_pid(executor: str, handle: str) -> int | None:
-    return int(handle.split("/")[0]) if executor == "local" else None
-
-
-def _anonymous_file(data: bytes) -> int:
-    """A descriptor of an anonymous file with these bytes: no path, so nobody can change what the worker reads."""
-    fd = locks.above_standard(os.memfd_create("approved-plan", os.MFD_CLOEXEC))
-    while data:
-        data = data[os.write(fd, data) :]
-    return fd

@@ -18,7 +18,7 @@ from loopai_trainer.files.run_dir import RunDir, TaskDir
 from loopai_trainer.host import locks, processes
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules.run_state import LIVE, TERMINAL
-from loopai_trainer.worker import guards, own
+from loopai_trainer.worker import guards, own, starting
 from loopai_trainer.worker.record import Record, tell
 
 TYPE_CHECKING = False
@@ -35,7 +35,12 @@ class Arguments:
         self.run = RunDir(path, version_id, task)
         self.lock_fd = int(lock_fd)
         self.plan_fd = int(plan_fd)
-        self.finish = "--finish" in words[7:]
+        self.mode, self.device_fds = starting.read_words(words[7:])
+
+    @property
+    def follows(self) -> bool:
+        """Whether training was exec'd already, by an earlier worker."""
+        return self.mode != starting.TO_LAUNCH
 
 
 class Asked:
@@ -61,6 +66,14 @@ class Asked:
         self.by_signal = True
 
 
+_WORK = {
+    starting.TO_LAUNCH: own.own,
+    starting.TO_FINISH: own.take_up,
+    starting.TO_ADOPT: own.adopt,
+    starting.TO_TERMINATE: own.adopt,
+}
+
+
 def main(words: list[str], asked: Asked | None = None) -> int:
     """Do the worker's work in this process; returns its exit status. The executor `inline` calls it in the caller."""
     arguments = Arguments(words)
@@ -70,7 +83,9 @@ def main(words: list[str], asked: Asked | None = None) -> int:
             raise Busy(f"run.lock of {arguments.run.path} did not come with the worker", code="LOCKED")
         record = _open_record(arguments)
         job = _job(arguments, record, asked or Asked())
-        status = own.take_up(job) if arguments.finish else own.own(job)
+        status = _WORK[arguments.mode](job)
+        for fd in arguments.device_fds:
+            locks.name_holder(fd, "")  # nobody any more
         return 0 if status == "completed" else 1
     except Exception as error:  # noqa: BLE001 - the worker's boundary: the failure is recorded, its traceback logged
         _fail(arguments.run, record, error)
@@ -80,16 +95,16 @@ def main(words: list[str], asked: Asked | None = None) -> int:
 def _open_record(arguments: Arguments) -> Record:
     read = state_file.read(arguments.run)
     ended = (read.state or {}).get("status") in TERMINAL
-    if read.damaged or (arguments.finish and ended):
+    if read.damaged or (arguments.follows and ended):
         tell(f"{read.damaged or 'its end is not believed'}; kept as {state_file.set_aside(arguments.run)}")
     state: dict[str, Any] = {
         "version_id": arguments.run.version_id,
         "task_id": os.path.basename(arguments.run.task.path),
-        "attempt": _last_attempt(arguments.run) if arguments.finish else 1,
+        "attempt": _last_attempt(arguments.run) if arguments.follows else 1,
         "run_dir": arguments.run.path,
         **(read.state or {}),
     }
-    if not arguments.finish:
+    if not arguments.follows:
         state["started_at"] = utc_text(time.time())
     state["config_sha256"] = arguments.sha256
     state["worker"] = identity = processes.own_identity()
@@ -97,7 +112,7 @@ def _open_record(arguments: Arguments) -> Record:
     state["executor"] = {"name": arguments.executor, "handle": handle}
     if state.get("status") not in LIVE:
         # A training that is to be finished was running, whatever a lost or false record says.
-        state["status"] = "running" if arguments.finish else ""
+        state["status"] = "running" if arguments.follows else ""
     locks.name_holder(arguments.lock_fd, f"{arguments.run.version_id}: worker {os.getpid()} since {state['worker']}")
     return Record(arguments.run, state)
 
@@ -107,7 +122,7 @@ def _job(arguments: Arguments, record: Record, asked: Asked) -> own.Job:
     approved = plans.approve(data, arguments.sha256, arguments.run.config)
     plan = approved.plan
     record.state.update(task_id=plan.task_id, framework=plan.framework, stage=plan.stage)
-    if not arguments.finish:
+    if not arguments.follows:
         guards.check_place(arguments.run, plan)
         guards.check_fresh(arguments.run, plan)
         atomic.make_private_dir(os.path.dirname(arguments.run.approved_config))
@@ -119,7 +134,7 @@ def _job(arguments: Arguments, record: Record, asked: Asked) -> own.Job:
 
         return finish_run(arguments.run, plan, backend, ended)
 
-    return own.Job(arguments.run, approved, backend, record, finish, asked)
+    return own.Job(arguments.run, approved, backend, record, finish, asked, arguments.device_fds)
 
 
 def _last_attempt(run: RunDir) -> int:
@@ -168,9 +183,10 @@ def _fail(run: RunDir, record: Record | None, error: Exception) -> None:
 def detached(words: list[str]) -> int:
     """The worker as a process of its own: only its own descriptors, the run directory as cwd, deaf to terminals."""
     arguments = Arguments(words)
-    _close_others((0, 1, 2, arguments.lock_fd, arguments.plan_fd))
+    _close_others((0, 1, 2, arguments.lock_fd, arguments.plan_fd, *arguments.device_fds))
     os.chdir(arguments.run.path)
     asked = Asked()
+    asked.by_signal = arguments.mode == starting.TO_TERMINATE
     asked.listen((15,), deaf=(1, 2))  # SIGTERM; SIGHUP and SIGINT
     return main(words, asked)
 

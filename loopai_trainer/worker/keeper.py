@@ -2,7 +2,7 @@
 
 Run by file path with `-I -S` and importing nothing of ours, so that nothing of ours can end it. It becomes a child
 subreaper: every process that training leaves behind, in whatever session, becomes its child, and it stays until the
-last one is gone. Descriptor 0 holds the job (see `Job`), descriptor LOCK_FD the lock, which ends with this process.
+last one is gone. Descriptor 0 holds the job (see `Job`); LOCK_FD and those after it are locks, which end with it.
 
 Light until training was exec'd: the job comes marshalled and the first records are formatted by hand, since json,
 signal and select together cost as much as starting Python does (measured with Python 3.11).
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-LOCK_FD = 3
+LOCK_FD = 3  # training.lock; the locks of the devices have the numbers after it
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -40,7 +40,7 @@ _RESERVED, _RESERVED_BYTES = ".reserved", 4096
 
 
 class Job:
-    """What to start and where to write: `argv`, `cwd`, `env`; paths `log`, `started`, `exit`; the log's bounds."""
+    """What to start (`argv`, `cwd`, `env`); paths `log`, `started`, `exit`; the log's bounds; how many `locks` came."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.argv: list[str] = values["argv"]
@@ -51,6 +51,7 @@ class Job:
         self.exit: str = values["exit"]
         self.log_limit_bytes: int = values["log_limit_bytes"]
         self.log_files: int = values["log_files"]
+        self.locks: int = values.get("locks", 1)
 
 
 class Log:
@@ -114,7 +115,7 @@ def main() -> int:
     """Start training and stay until nothing of it is left. Exit status 0, or 1 if nothing was started."""
     with open(0, "rb", closefd=False) as file:
         job = Job(marshal.load(file))
-    _close_others()
+    _close_others(LOCK_FD + job.locks)
     libc = ctypes.CDLL(None, use_errno=True)
     if _prctl(libc, _PR_SET_CHILD_SUBREAPER, 1) != 0:
         _tell("keeper: the kernel refuses PR_SET_CHILD_SUBREAPER; nothing was started")
@@ -137,9 +138,9 @@ def main() -> int:
     return 0
 
 
-def _close_others() -> None:
+def _close_others(first: int) -> None:
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > LOCK_FD:
+        if int(name) >= first:
             try:
                 os.close(int(name))
             except OSError:
@@ -182,7 +183,7 @@ def _become(job: Job, libc: ctypes.CDLL, output: int, keeper_pid: int) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    os.set_inheritable(LOCK_FD, False)  # training must not hold the lock: it would keep it for its own children
+    os.closerange(LOCK_FD, LOCK_FD + job.locks)  # training must hold no lock: it would keep it for its children
     os.chdir(job.cwd)
     os.execvpe(job.argv[0], job.argv, job.env)
 

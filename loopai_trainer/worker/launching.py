@@ -113,8 +113,11 @@ def note_request(run: RunDir, main: Command, pass_env: list[str]) -> None:
     atomic.write_bytes(run.launch_request, text.encode("ascii"), sync=False)
 
 
-def start_keeper(run: RunDir, main: Command, mark: str, lock_fd: int) -> int:
-    """Start the keeper, which starts training and gets training.lock's `lock_fd`; returns its pid."""
+def start_keeper(run: RunDir, main: Command, mark: str, lock_fd: int, device_fds: tuple[int, ...] = ()) -> int:
+    """Start the keeper, which starts training and gets training.lock's `lock_fd` and the locks of the devices.
+
+    Returns its pid.
+    """
     job: Any = {
         "argv": list(main.argv),
         "cwd": main.cwd,
@@ -124,6 +127,7 @@ def start_keeper(run: RunDir, main: Command, mark: str, lock_fd: int) -> int:
         "exit": run.launch_exit,
         "log_limit_bytes": LOG_LIMIT_BYTES,
         "log_files": LOG_FILES,
+        "locks": 1 + len(device_fds),
     }
     # The job is whole before the keeper exists: a worker that dies earlier has started nothing.
     job_fd = locks.above_standard(os.memfd_create("keeper-job", os.MFD_CLOEXEC))
@@ -132,20 +136,20 @@ def start_keeper(run: RunDir, main: Command, mark: str, lock_fd: int) -> int:
             file.write(marshal.dumps(job))
         os.lseek(job_fd, 0, os.SEEK_SET)
         locks.name_holder(lock_fd, f"{run.version_id}: the keeper started by worker {os.getpid()}")
-        return _spawn(job_fd, lock_fd)
+        return _spawn(job_fd, (lock_fd, *device_fds))
     finally:
         os.close(job_fd)
 
 
-def _spawn(job_fd: int, lock_fd: int) -> int:
-    spare = max(job_fd, lock_fd, _KEEPER_LOCK_FD) + 1
+def _spawn(job_fd: int, lock_fds: tuple[int, ...]) -> int:
+    # By way of numbers above all of them: a target may be the number of another one that is still to be moved.
+    spare = max(job_fd, *lock_fds, _KEEPER_LOCK_FD + len(lock_fds)) + 1
     argv = [sys.executable, "-I", "-S", "-c", _KEEPER, os.path.dirname(os.path.abspath(__file__))]
-    actions = [
-        (os.POSIX_SPAWN_DUP2, lock_fd, spare),
-        (os.POSIX_SPAWN_DUP2, job_fd, 0),
-        (os.POSIX_SPAWN_DUP2, spare, _KEEPER_LOCK_FD),
-        (os.POSIX_SPAWN_CLOSE, spare),
-    ]
+    actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, fd, spare + n) for n, fd in enumerate(lock_fds)]
+    actions.append((os.POSIX_SPAWN_DUP2, job_fd, 0))
+    for n in range(len(lock_fds)):
+        actions.append((os.POSIX_SPAWN_DUP2, spare + n, _KEEPER_LOCK_FD + n))
+        actions.append((os.POSIX_SPAWN_CLOSE, spare + n))
     return os.posix_spawn(
         argv[0], argv, dict(os.environ), file_actions=actions, setsid=True, setsigmask=(), setsigdef=_RESET_SIGNALS
     )

@@ -52,10 +52,10 @@ class Job:
     """What a worker works on.
 
     `finish` makes the content of worker_result.json (with `status` and `error`) from the files of a run that has ended.
-    `terminated()`: SIGTERM has come, which is a request to cancel.
+    `terminated()`: SIGTERM has come, which is a request to cancel. `device_fds`: locks that the keeper is to hold too.
     """
 
-    __slots__ = ("approved", "backend", "finish", "record", "run", "terminated")
+    __slots__ = ("approved", "backend", "device_fds", "finish", "record", "run", "terminated")
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class Job:
         record: Record,
         finish: Callable[[Ended], dict[str, Any]],
         terminated: Callable[[], bool] = lambda: False,
+        device_fds: tuple[int, ...] = (),
     ) -> None:
         self.run = run
         self.approved = approved
@@ -72,6 +73,7 @@ class Job:
         self.record = record
         self.finish = finish
         self.terminated = terminated
+        self.device_fds = device_fds
 
 
 def own(job: Job) -> str:
@@ -106,11 +108,18 @@ def take_up(job: Job) -> str:
     return _finalise(job, ended, None)
 
 
+def adopt(job: Job) -> str:
+    """Watch a living training, whose worker is dead, to its end, and finalise it; returns the last status."""
+    job.record.event("adopted", str(job.record.state["status"]), "a new worker watches this training")
+    ended = _watch(job, _recorded_start(job), adopted=True)
+    return _finalise(job, ended, None)
+
+
 def _launch(job: Job) -> int:
     """Everything up to the keeper's start; returns its pid."""
     lock_fd = launching.take_training_lock(job.run)
     try:
-        return launching.start_keeper(job.run, *_prepared_launch(job), lock_fd)
+        return launching.start_keeper(job.run, *_prepared_launch(job), lock_fd, job.device_fds)
     finally:
         os.close(lock_fd)  # the keeper has its own by now; or nothing was started, and the lock must not seem held
 
@@ -120,7 +129,8 @@ def _prepared_launch(job: Job) -> tuple[Command, str]:
     run, record = job.run, job.record
     tmp = launching.make_folders(run)
     mark = processes.mark(run.version_id, int(record.state["attempt"]), run.path)
-    record.move("running", "starting", "training is being started", tmp_dir=tmp, mark=mark)
+    devices = str(job.approved.plan.loopai["launch"].get("devices") or "")
+    record.move("running", "starting", "training is being started", tmp_dir=tmp, mark=mark, devices=devices)
     launch = job.backend.launch(job.approved, launching.paths_of(run, tmp), os.environ)
     main = launching.only_main(launch)
     launching.write_launch_files(run, launch)
@@ -153,14 +163,16 @@ def _not_started(run: RunDir) -> TrainingFailed:
     )
 
 
-def _watch(job: Job, started_at: float) -> Ended:
-    """Follow training to its end, whoever brings it about."""
+def _watch(job: Job, started_at: float, *, adopted: bool = False) -> Ended:
+    """Follow training to its end, whoever brings it about. `adopted`: another worker has written down the beginning."""
     from loopai_trainer.worker.disk_room import ExitWait, keep_room, note_full
     from loopai_trainer.worker.stopping import stop_training, sweep
 
     run, record = job.run, job.record
     keep_room(run)
     watcher, exit_wait = _watcher(job), ExitWait(run)
+    if adopted:
+        watcher.take_up()
     ended = Ended(None, started_at)
     disk_full = False
     while not os.path.exists(run.launch_exit):
@@ -260,9 +272,10 @@ def _cancelled_before_start(job: Job) -> str:
 
 
 def _cancel_request(job: Job) -> Mapping[str, Any] | None:
-    if job.terminated():
+    request = read_request(job.run)
+    if request is None and job.terminated():
         return {"requested_by": "SIGTERM to the worker", "at": utc_text(time.time()), "grace_s": GRACE_S}
-    return read_request(job.run)
+    return request
 
 
 def _grace_s(request: Mapping[str, Any]) -> float:

@@ -1,0 +1,121 @@
+"""Starting a worker: the descriptors and words that it gets, and the approved bytes as an anonymous file.
+
+Light on purpose: all of this happens before training's exec.
+"""
+
+import os
+import sys
+
+from loopai_trainer import executors
+from loopai_trainer.errors import PlanChanged, TrainingFailed
+from loopai_trainer.files import atomic
+from loopai_trainer.host import locks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from loopai_trainer.files.run_dir import RunDir
+
+MODULE = "loopai_trainer.worker.entry"
+
+TO_LAUNCH, TO_FINISH, TO_ADOPT, TO_TERMINATE = "", "--finish", "--adopt", "--terminate"
+"""What a worker is started for: to launch training; to finalise one that has ended while nobody watched; to watch one
+that lives; to end one that lives. The word is the worker's last argument (none for TO_LAUNCH)."""
+
+_DEVICES = "--devices="
+
+
+class StartRequest:
+    """The exact approved bytes and their hash; `device_fds`: locks of the devices, for worker and keeper to hold."""
+
+    __slots__ = ("config", "device_fds", "executor", "sha256", "task_id")
+
+    def __init__(
+        self, config: bytes, sha256: str, task_id: str, executor: str = "local", device_fds: "Sequence[int]" = ()
+    ) -> None:
+        self.config = config
+        self.sha256 = sha256
+        self.task_id = task_id
+        self.executor = executor
+        self.device_fds = tuple(device_fds)
+
+    def close(self) -> None:
+        """Close this process's copies of the device locks: the worker has its own by now, or nothing was started."""
+        for fd in self.device_fds:
+            os.close(fd)
+        self.device_fds = ()
+
+
+def start_worker(run: "RunDir", lock_fd: int, request: StartRequest, mode: str) -> int | None:
+    """Start the worker with run.lock's `lock_fd`; returns its pid if it is this process's child, to be reaped."""
+    executor = executors.get(request.executor)
+    plan_fd = _anonymous_file(request.config)
+    try:
+        argv = [
+            *(sys.executable, "-P", "-m", MODULE),
+            *(run.path, run.version_id, run.task.path, str(lock_fd), str(plan_fd), request.sha256, request.executor),
+            *((_DEVICES + ",".join(map(str, request.device_fds)),) if request.device_fds else ()),
+            *((mode,) if mode else ()),
+        ]
+        locks.name_holder(lock_fd, f"{run.version_id}: a worker started by pid {os.getpid()}")
+        atomic.make_private_dir(run.path)
+        handle = executor.start(argv, run.path, run.worker_log, (lock_fd, plan_fd, *request.device_fds))
+    finally:
+        os.close(plan_fd)
+    return int(handle.split("/")[0]) if request.executor == "local" else None
+
+
+def read_words(words: "Sequence[str]") -> tuple[str, tuple[int, ...]]:
+    """(mode, descriptors of device locks) from the optional words of a worker's command line."""
+    mode = TO_LAUNCH
+    device_fds: tuple[int, ...] = ()
+    for word in words:
+        if word.startswith(_DEVICES):
+            device_fds = tuple(int(fd) for fd in word[len(_DEVICES) :].split(","))
+        elif word in (TO_FINISH, TO_ADOPT, TO_TERMINATE):
+            mode = word
+    return mode, device_fds
+
+
+def materialised_request(run: "RunDir", state: "dict[str, Any]", sha256: str) -> StartRequest:
+    """The approved bytes as an earlier worker wrote them, for the one that follows it.
+
+    Raises TrainingFailed WORKER_LOST if they are gone, PlanChanged if they are not those of `sha256`.
+    """
+    import hashlib
+
+    try:
+        with open(run.approved_config, "rb") as file:
+            config = file.read()
+    except OSError as error:
+        raise TrainingFailed(
+            f"training of {run.version_id} has no worker, and its approved YAML cannot be read: {error}",
+            code="WORKER_LOST",
+            hint=f"look at {run.train_log}; prepare a new version to train again",
+            recoverable=False,
+        ) from None
+    got = hashlib.sha256(config).hexdigest()
+    if got != sha256:
+        raise another_plan(got, sha256)
+    executor = state.get("executor")
+    name = executor.get("name") if isinstance(executor, dict) else None
+    return StartRequest(config, sha256, os.path.basename(run.task.path), str(name or "local"))
+
+
+def another_plan(expected: str, got: str) -> PlanChanged:
+    """The refusal of another hash than that of the version that runs, or ran."""
+    return PlanChanged(
+        f"this version was started with another approved YAML\n  expected: {expected}\n  got:      {got}",
+        hint="use the hash that it was started with, or prepare a new version",
+        details={"expected": expected, "got": got},
+    )
+
+
+def _anonymous_file(data: bytes) -> int:
+    """A descriptor of an anonymous file with these bytes: no path, so nobody can change what the worker reads."""
+    fd = locks.above_standard(os.memfd_create("approved-plan", os.MFD_CLOEXEC))
+    while data:
+        data = data[os.write(fd, data) :]
+    return fd
