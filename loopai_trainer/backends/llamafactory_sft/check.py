@@ -12,7 +12,6 @@ from loopai_trainer.backends.llamafactory_sft.check_method import method_problem
 from loopai_trainer.backends.llamafactory_sft.coverage import FILE_KEYS, coverage_problems
 from loopai_trainer.backends.llamafactory_sft.deepspeed import deepspeed_problems
 from loopai_trainer.backends.llamafactory_sft.launch import needs_torchrun
-from loopai_trainer.backends.llamafactory_sft.launch_env import env_faults
 from loopai_trainer.backends.llamafactory_sft.model_folder import ModelFolder, read_model_folder
 from loopai_trainer.backends.llamafactory_sft.ranges import METRICS
 from loopai_trainer.backends.llamafactory_sft.registry import SPLITS, registry_problems, row_problems
@@ -20,6 +19,7 @@ from loopai_trainer.backends.llamafactory_sft.template_fit import fit_problems
 from loopai_trainer.host.devices import device_problems
 from loopai_trainer.records import Host, Plan, Problem, Versions
 from loopai_trainer.rules import length_limits
+from loopai_trainer.rules.launch_env import env_faults
 
 EXECUTORS = ("local", "inline")
 

@@ -5,7 +5,7 @@ Light on purpose: the worker imports it before training's exec.
 
 import os
 
-from loopai_trainer.backends.llamafactory_sft import launch_env
+from loopai_trainer.rules import launch_env
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 import pytest
 
-from loopai_trainer.backends.llamafactory_sft import launch_env
 from loopai_trainer.backends.llamafactory_sft.launch import OWNED
+from loopai_trainer.rules import launch_env
 
 
 @pytest.mark.parametrize(
