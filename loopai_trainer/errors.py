@@ -9,8 +9,8 @@ TrainerError                     1
 ├── ApprovalError                4   APPROVAL_MISSING, APPROVAL_EXPIRED, APPROVAL_USED, APPROVAL_INVALID, NOT_INSPECTED
 ├── PlanChanged                  5   CONFIG_HASH_MISMATCH
 ├── InputChanged                 6   INPUT_CHANGED, INPUT_CHANGED_DURING_RUN
-├── Busy                         7   LOCKED, VERSION_IN_USE
-├── Orphaned                     8   ORPHANED_TRAINING
+├── Busy                         7   LOCKED, VERSION_IN_USE, DEVICE_IN_USE
+├── Orphaned                     8   ORPHANED_TRAINING, NOT_ADOPTABLE, NOT_ENDED
 ├── HostUnfit                    9   NO_DEVICE, NO_PORT, SANDBOXED, LOCKS_UNRELIABLE, DISK_FULL
 ├── TrainingFailed              11   TRAINING_FAILED, DIVERGED, WORKER_LOST, KEEPER_LOST, ...
 ├── ExportFailed                12   EXPORT_FAILED

@@ -61,6 +61,15 @@ def parse_devices(text: str) -> tuple[str, ...]:
     return tuple(plain)
 
 
+def lock_names(text: str, present: Sequence[Device]) -> tuple[str, ...]:
+    """What the devices of a good CUDA_VISIBLE_DEVICES value are called, however they were named: the UUID, if known."""
+    found: dict[str, None] = {}
+    for name in parse_devices(text):
+        fitting = [device for device in present if _names(name, device)]
+        found[fitting[0].uuid or f"index-{fitting[0].index}" if fitting else name] = None
+    return tuple(found)
+
+
 def device_problems(text: str, host: Host) -> list[Problem]:
     """Faults of a CUDA_VISIBLE_DEVICES value on this host. NO_DEVICE is a warning: preparing elsewhere is normal."""
     try:

@@ -3,29 +3,57 @@
 Light on purpose: `status --json` imports it.
 """
 
+import errno
 import fcntl
 import os
 import time
+
+from loopai_trainer.errors import HostUnfit
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+"""What flock answers on a file system without locks (flock(2); NFS without a lock daemon says ENOLCK)."""
 
 
 def try_exclusive(path: str, *, tries: int = 5, pause_s: float = 0.01) -> int | None:
     """Take the lock of `path` (made if absent) and return its descriptor, close-on-exec; None: somebody holds it.
 
-    Tried a few times, since a reader's `held` takes the lock for some microseconds.
+    Raises HostUnfit LOCKS_UNRELIABLE on a file system without locks.
     """
     fd = above_standard(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    try:
+        if try_fd(fd, tries=tries, pause_s=pause_s):
+            return fd
+    except OSError as error:
+        os.close(fd)
+        if error.errno in _NO_LOCKS:
+            raise unreliable(os.path.dirname(path), error.strerror) from None
+        raise
+    os.close(fd)
+    return None
+
+
+def try_fd(fd: int, *, tries: int = 5, pause_s: float = 0.01) -> bool:
+    """Take the lock of an open file; False: somebody holds it.
+
+    Tried a few times, since a reader's `held` takes the lock for some microseconds.
+    """
     for turn in range(tries):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return fd
+            return True
         except BlockingIOError:
             if turn + 1 < tries:
                 time.sleep(pause_s)
-        except OSError:
-            os.close(fd)
-            raise
-    os.close(fd)
-    return None
+    return False
+
+
+def unreliable(folder: str, why: str) -> HostUnfit:
+    """The refusal of a file system on which two processes could hold one lock."""
+    return HostUnfit(
+        f"locks do not hold in {folder} ({why}): two trainings could start",
+        code="LOCKS_UNRELIABLE",
+        hint="put the output directory on a file system with working flock, such as a local disk",
+    )
 
 
 def held(path: str) -> bool:
@@ -41,6 +69,10 @@ def held(path: str) -> bool:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            raise unreliable(os.path.dirname(path), error.strerror) from None
+        raise
     finally:
         os.close(fd)
     return False

@@ -7,6 +7,7 @@ import time
 
 from loopai_trainer import backends
 from loopai_trainer.errors import ConfigError, HostUnfit, PlanChanged
+from loopai_trainer.host import sandbox
 from loopai_trainer.operations import approvals, commands, inputs, waiting
 from loopai_trainer.operations.prepared_config import (
     check_identity,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from loopai_trainer.files.run_dir import RunDir
     from loopai_trainer.operations.answer import Answer
     from loopai_trainer.operations.waiting import Watcher
-    from loopai_trainer.records import Plan
+    from loopai_trainer.records import Device, Plan
     from loopai_trainer.worker.inputs import Progress
 
 MAX_ROUNDS = 3
@@ -57,6 +58,7 @@ def run_prepared(
             f"{run.config} is another version\n  expected: {version_id}\n  got:      {run.version_id}",
             hint="name the YAML of the version that was approved",
         )
+    refuse_sandbox(run, sha256, environ)
     start = _Start(run, sha256, environ, verify_all, approved_via, progress)
     rounds = 0
     while True:
@@ -101,9 +103,15 @@ class _Start:
         approvals.check(run, plan, self.approved_via, self.environ)
         backend = backends.get(plan.framework, plan.stage)
         inputs.verify(plan, backend, self.environ, verify_all=self.verify_all, progress=self.progress)
-        check_host(plan, backend)
-        approvals.consume(run, plan, self.approved_via, self.environ)
-        return StartRequest(data, self.sha256, plan.task_id, plan.loopai["launch"]["executor"])
+        present = check_host(plan, backend)
+        device_fds = lock_devices(run, plan, present, self.environ)
+        request = StartRequest(data, self.sha256, plan.task_id, plan.loopai["launch"]["executor"], device_fds)
+        try:
+            approvals.consume(run, plan, self.approved_via, self.environ)
+        except BaseException:
+            request.close()
+            raise
+        return request
 
     def _approved(self, data: bytes) -> Plan:
         try:
@@ -127,6 +135,22 @@ class _Start:
         )
 
 
+def refuse_sandbox(run: RunDir, sha256: str, environ: Mapping[str, str]) -> None:
+    """Refuse to start in a sandbox that would kill the worker with its caller. Raises HostUnfit SANDBOXED (exit 9).
+
+    Nothing was touched: no lock was taken, no approval used up.
+    """
+    why = sandbox.reason(environ)
+    if why is not None:
+        raise HostUnfit(
+            f"this is a sandbox: {why}; nothing was started",
+            code="SANDBOXED",
+            hint="make the same call outside of the sandbox (agents ask their user for that); "
+            "`trainer status`, `wait`, `logs` and `events` work here too",
+            next_command=commands.run_prepared(run.config, sha256),
+        )
+
+
 def check_output_fresh(run: RunDir) -> None:
     """Refuse an output folder that holds something before the first start: LLaMA-Factory would resume from it.
 
@@ -144,14 +168,28 @@ def check_output_fresh(run: RunDir) -> None:
         )
 
 
-def check_host(plan: Plan, backend: Backend) -> None:
-    """Whether this host can run the plan now: devices, ports. Raises HostUnfit (exit 9)."""
+def check_host(plan: Plan, backend: Backend) -> tuple[Device, ...]:
+    """Whether this host can run the plan now: devices, ports. Raises HostUnfit (exit 9). Returns the host's GPUs."""
     problems = backend.launch_problems(plan)
     devices = plan.loopai["launch"]["devices"]
+    present: tuple[Device, ...] = ()
     if devices:
         from loopai_trainer.host import devices as host_devices
 
-        problems += host_devices.device_problems(devices, host_devices.read_host(os.getcwd()))
+        host = host_devices.read_host(os.getcwd())
+        present = host.devices
+        problems += host_devices.device_problems(devices, host)
     if problems:
         first = problems[0]
         raise HostUnfit(first.message, code=first.code, hint=first.hint, problems=problems)
+    return present
+
+
+def lock_devices(run: RunDir, plan: Plan, present: tuple[Device, ...], environ: Mapping[str, str]) -> tuple[int, ...]:
+    """The locks of the plan's GPUs, none for a plan that runs on the CPU. Raises Busy DEVICE_IN_USE (exit 7)."""
+    if not plan.loopai["launch"]["devices"]:
+        return ()
+    from loopai_trainer.operations import device_use
+
+    devices = device_use.of_plan(plan)
+    return device_use.take(run, devices, present, environ) if devices else ()

@@ -130,11 +130,7 @@ def _under_lock(run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]")
         return None
     try:
         if not locks.held(run.run_lock):
-            raise HostUnfit(
-                f"locks do not hold in {run.path}: two trainings could start",
-                code="LOCKS_UNRELIABLE",
-                hint="put the output directory on a file system with working flock",
-            )
+            raise locks.unreliable(run.path, "a second process got a lock that is held")
         # Seen again while nobody else can act. The lock is ours now, so it is not one of the facts.
         seen = observe(run, holding_run_lock=True)
         if seen.verdict.action in (ANSWER, ORPHAN, RETRY):

@@ -39,6 +39,7 @@ class PreparedRun:
         self, root: Path, version_id: str = "v1", loopai: dict[str, Any] | None = None, **options: Any
     ) -> None:
         self.root = root
+        self.extra_env: dict[str, str] = {}
         self.run: RunDir = TaskDir(str(root / "outputs"), "task").run(version_id)
         os.makedirs(self.run.path, mode=0o700, exist_ok=True)
         data = Path(self.run.path, "train.jsonl")
@@ -92,7 +93,7 @@ class PreparedRun:
             f"LOOPAI_TRAINER_{kind.upper()}_DIR": str(self.root / kind) for kind in ("state", "cache", "data", "config")
         }
         path = os.pathsep.join((str(TESTS), str(TESTS / "fakes" / "site")))
-        return {**kept, **dirs, "HOME": str(self.root), "PYTHONPATH": path}
+        return {**kept, **dirs, "HOME": str(self.root), "PYTHONPATH": path, **self.extra_env}
 
     def call(self, *words: str, ignored: Sequence[int] = ()) -> "subprocess.Popen[bytes]":
         """Start `trainer WORDS` as a process in a session of its own; of the signals only `ignored` are ignored."""

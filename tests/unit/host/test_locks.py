@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from loopai_trainer.errors import HostUnfit
 from loopai_trainer.host import locks
 
 
@@ -101,3 +102,18 @@ def test_an_error_other_than_held_is_raised(tmp_path, monkeypatch):
     monkeypatch.setattr("fcntl.flock", refuse)
     with pytest.raises(OSError, match="broken"):
         locks.try_exclusive(str(tmp_path / "run.lock"))
+
+
+@pytest.mark.parametrize("number", [37, 95])  # ENOLCK, EOPNOTSUPP
+def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch, number):
+    def refuse(fd, operation):
+        raise OSError(number, "no locks here")
+
+    path = tmp_path / "run.lock"
+    path.touch()
+    monkeypatch.setattr("fcntl.flock", refuse)
+    for look in (locks.try_exclusive, locks.held):
+        with pytest.raises(HostUnfit) as refused:
+            look(str(path))
+        assert refused.value.code == "LOCKS_UNRELIABLE"
+        assert str(tmp_path) in refused.value.message
