@@ -14,6 +14,7 @@ from loopai_trainer.cli import (
     analyze,
     cancel,
     events,
+    export,
     guide,
     inspect,
     logs,
@@ -65,7 +66,7 @@ def _main(
 
 
 _VERBS = (
-    prepare, inspect, run_prepared, wait, status, list_verb, logs, events, cancel, recover, analyze,
+    prepare, inspect, run_prepared, wait, status, list_verb, logs, events, cancel, recover, analyze, export,
     guide, setup, templates_verb,
 )  # fmt: skip
 

@@ -41,6 +41,13 @@ def command(
     config_mode: Annotated[str | None, typer.Option(metavar="rules|template", help="Adjust the template by keyword rules, or not at all.")] = None,
     bad_rows: Annotated[str | None, typer.Option(metavar="reject|skip", help="Rows that cannot be trained on: stop, or leave out.")] = None,
     split_seed: Annotated[int | None, typer.Option(help="Seed of the validation split.")] = None,
+    data_adapter: Annotated[str | None, typer.Option(metavar="auto|native|messages|alpaca|qa", help="verl: how records are read.")] = None,
+    data_source: Annotated[str | None, typer.Option(metavar="NAME", help="verl: data_source of records that name none.")] = None,
+    validation_ratio: Annotated[float | None, typer.Option(help="verl: share of the prompts that is held out.")] = None,
+    reward_mode: Annotated[str | None, typer.Option(metavar="auto|preset|custom", help="verl: where the reward comes from.")] = None,
+    reward_preset: Annotated[str | None, typer.Option(metavar="NAME", help="verl: the scorer, by the launcher's name.")] = None,
+    reward_function: Annotated[str | None, typer.Option(metavar="FILE[:NAME]", help="verl: Python file of a custom reward.")] = None,
+    reward_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="verl: further arguments of the reward.")] = None,
     framework: Annotated[str | None, typer.Option(help="Training framework.")] = None,
     stage: Annotated[str | None, typer.Option(help="Training stage.")] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="starter.yaml with system: and default_states:.")] = None,
@@ -80,7 +87,17 @@ def command(
             "output_dir": output_dir,
             "trainer_output_dir": trainer_output_dir,
         }
-        flags = {"--env": env, "--backend-dir": backend_dir}
+        flags = {
+            "--env": env,
+            "--backend-dir": backend_dir,
+            "--data-adapter": data_adapter,
+            "--data-source": data_source,
+            "--validation-ratio": None if validation_ratio is None else str(validation_ratio),
+            "--reward-mode": reward_mode,
+            "--reward-preset": reward_preset,
+            "--reward-function": reward_function,
+            "--reward-kwargs": reward_kwargs,
+        }
         request = Request(
             {**named_options(option or ()), **{k: v for k, v in keyword.items() if v is not None}},
             os.environ,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from loopai_trainer.errors import ConfigError
 from loopai_trainer.files import atomic
 from loopai_trainer.records import Problem
+from loopai_trainer.rules import dotted
 
 MAX_BYTES = 16 * 1024 * 1024
 """More than this is no small structural input."""
@@ -26,19 +27,25 @@ class Copy(NamedTuple):
 def take(
     native: Mapping[str, Any], keys: Sequence[str], folder: str, template_folder: str
 ) -> tuple[dict[str, Any], list[Copy]]:
-    """Point each of `keys` that names a file at its copy in `folder`. Raises ConfigError for an unreadable file.
+    """Point each of the dotted `keys` that names a file at its copy in `folder`. Raises ConfigError (unreadable file).
 
     A relative name is looked for beside the template first, then in the working folder.
     """
     changed = dict(native)
     copies: list[Copy] = []
     for key in keys:
-        value = native.get(key)
+        value = dotted.get(native, key)
         if isinstance(value, str) and value:
-            copy = _copy_of(key, _found(value, template_folder), folder)
+            path = _found(value, template_folder)
+            copy = _copy_of(key, path, str(Path(folder) / f"{key}{Path(path).suffix}"))
             copies.append(copy)
-            changed[key] = copy.path
+            dotted.put(changed, key, copy.path)
     return changed, copies
+
+
+def copies(files: Mapping[str, str], folder: str) -> list[Copy]:
+    """Copies of files (name in `folder` -> where each lies now). Raises ConfigError for an unreadable one."""
+    return [_copy_of(name, path, str(Path(folder) / name)) for name, path in files.items()]
 
 
 def _found(name: str, template_folder: str) -> str:
@@ -53,7 +60,7 @@ def write(copies: Sequence[Copy]) -> None:
         atomic.write_bytes(copy.path, copy.data, mode=0o444)
 
 
-def _copy_of(key: str, path: str, folder: str) -> Copy:
+def _copy_of(key: str, path: str, target: str) -> Copy:
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -61,8 +68,7 @@ def _copy_of(key: str, path: str, folder: str) -> Copy:
         raise _refusal(key, path, f"cannot be read: {error.strerror}") from None
     if len(data) > MAX_BYTES:
         raise _refusal(key, path, f"is larger than {MAX_BYTES} bytes")
-    source = Path(path)
-    return Copy(str(Path(folder) / f"{key}{source.suffix}"), data, hashlib.sha256(data).hexdigest())
+    return Copy(target, data, hashlib.sha256(data).hexdigest())
 
 
 def _refusal(key: str, path: str, said: str) -> ConfigError:

@@ -13,6 +13,16 @@ def inspect(config_path: str) -> str:
     return shlex.join(["trainer", "inspect", config_path])
 
 
+def refresh(config_path: str) -> str:
+    """Takes present inputs into an edited YAML."""
+    return shlex.join(["trainer", "inspect", config_path, "--refresh"])
+
+
+def approve(run_path: str) -> str:
+    """The operator's own approval, at a terminal."""
+    return shlex.join(["trainer", "approve", run_path])
+
+
 def wait(run_path: str) -> str:
     """Waits for a run that goes on."""
     return shlex.join(["trainer", "wait", run_path])
@@ -26,6 +36,11 @@ def status(run_path: str) -> str:
 def logs(run_path: str) -> str:
     """Shows what training printed."""
     return shlex.join(["trainer", "logs", run_path])
+
+
+def export(run_path: str) -> str:
+    """Makes a model folder of the chosen checkpoint."""
+    return shlex.join(["trainer", "export", run_path])
 
 
 def setup(backend: str) -> str:

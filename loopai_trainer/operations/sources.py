@@ -67,11 +67,33 @@ def resolve(request: Request) -> Resolved:
     framework, stage = _framework(keyword, request.environ, layers)
     backend = backends.get(framework, stage)
     fields = (*_general(stage), *backend.fields())
+    _refuse_foreign_flags(request.backend_flags, fields, f"{framework}/{stage}")
     for field in fields:
         if field.flag and field.flag in request.backend_flags:
             keyword[field.name] = request.backend_flags[field.flag]
     settings = dataset_info.complete(rules.resolve(fields, keyword, request.environ, layers))
+    if backend.data_kind == "prompts":
+        settings = _with_source(settings)
     return Resolved(settings, backend, fields, tuple(_unknown_keys(layers, fields)))
+
+
+def _refuse_foreign_flags(flags: Mapping[str, str], fields: Sequence[Field], pair: str) -> None:
+    known = {field.flag for field in fields}
+    for flag in flags:
+        if flag not in known:
+            raise UsageError(f"{flag} means nothing to {pair}", hint="leave it out, or name another --framework")
+
+
+def _with_source(settings: Settings) -> Settings:
+    """Generated records are the dataset where no other one is named (interface section 2)."""
+    values, origins = dict(settings.values), dict(settings.origins)
+    for name, source in (
+        ("train_input_dataset_path", "verl_source_dataset_path"),
+        ("train_input_eval_dataset_path", "verl_source_eval_dataset_path"),
+    ):
+        if not settings.text(name) and settings.text(source):
+            values[name], origins[name] = settings.text(source), settings.origin(source)
+    return Settings(values, origins)
 
 
 def named_options(options: Sequence[str]) -> dict[str, str]:
@@ -164,7 +186,21 @@ def _state_layers(state: Mapping[str, Any], label: str) -> list[rules.Layer]:
     # Sections of other agents are none of our business, but a setting that is one has a value that cannot be meant.
     top = {key: value for key, value in state.items() if not isinstance(value, Mapping) or key in _GENERAL_NAMES}
     system = {**top, **_section(state, "system", label)}
-    return [rules.Layer(f"{label}.trainer", _section(state, "trainer", label)), rules.Layer(f"{label}.system", system)]
+    return [
+        rules.Layer(f"{label}.trainer", _section(state, "trainer", label)),
+        rules.Layer(f"{label}.system", system),
+        *_mapping_results(state, label),
+    ]
+
+
+def _mapping_results(state: Mapping[str, Any], label: str) -> Iterator[rules.Layer]:
+    """What another agent has made for this task, the constructor's before the obtainer's (spec/001); nothing else."""
+    for name in ("constructor", "obtainer"):
+        section = state.get(name)
+        results = section.get("mapping_results") if isinstance(section, Mapping) else None
+        made = results.get("output_file") if isinstance(results, Mapping) else None
+        if isinstance(made, str) and made:
+            yield rules.Layer(f"{label}.{name}.mapping_results", {"verl_source_dataset_path": made})
 
 
 def _starter_layers(path: str) -> list[rules.Layer]:

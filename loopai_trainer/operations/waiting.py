@@ -77,9 +77,22 @@ def ended(command: str, run: "RunDir", seen: "Observation") -> Answer:
     return Answer(command, data, status=data["status"], message=sentence(data), error=_outcome_error(run, data))
 
 
+def _export_error(run: "RunDir", data: "dict[str, Any]") -> "TrainerError | None":
+    result = data.get("result") or {}
+    if result.get("export") != "failed":
+        return None
+    from loopai_trainer.errors import ExportFailed
+
+    return ExportFailed(
+        f"training is completed, but its export failed: {result.get('export_error') or 'see export.log'}",
+        hint="the checkpoint is kept: mend the cause, then export again",
+        next_command=commands.export(run.path),
+    )
+
+
 def _outcome_error(run: "RunDir", data: "dict[str, Any]") -> "TrainerError | None":
     if data["status"] == "completed":
-        return None
+        return _export_error(run, data)
     found = data.get("error") or {}
     kind = {"cancelled": Cancelled, "orphaned": Orphaned}.get(data["status"], TrainingFailed)
     return kind(

@@ -11,13 +11,13 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from loopai_trainer.contract import Backend
 from loopai_trainer.errors import ConfigError, InputChanged, TrainerError
 from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
-from loopai_trainer.records import Artefact, MetricRow, Plan, Problem
+from loopai_trainer.records import Artefact, Checkpoint, MetricRow, Plan, Problem
 from loopai_trainer.results import curve, metric_files, picture, points, report
 from loopai_trainer.results.analysis import (
     Analysis,
@@ -29,6 +29,7 @@ from loopai_trainer.results.analysis import (
     values_json,
 )
 from loopai_trainer.results.outcome import Ending, Evidence, Status, judge
+from loopai_trainer.rules import secrets
 
 LOG_TAIL_BYTES = 512 * 1024
 METRIC_ROWS = 10_000
@@ -41,25 +42,41 @@ ChangedInputs = Callable[[], Sequence[Problem]]
 """Looks at the approved inputs again; a finding for each that differs."""
 
 
-def finish(run: RunDir, plan: Plan, backend: Backend, ending: Ending, changed_inputs: ChangedInputs) -> dict[str, Any]:
+class Exported(Protocol):
+    """What an export came to: `path` of a model folder, else `failed` says why; not `needed`: it was one already."""
+
+    path: str | None
+    failed: str
+    needed: bool
+
+
+Export = Callable[[Checkpoint], Exported]
+"""Makes a model folder of the chosen checkpoint."""
+
+
+def finish(
+    run: RunDir, plan: Plan, backend: Backend, ending: Ending, changed_inputs: ChangedInputs, export: Export
+) -> dict[str, Any]:
     """The content of worker_result.json (interface section 5, final `run-prepared` data), strict JSON.
 
     Writes metrics/metrics.json (SFT), loss.png and training_report.md on the way; if one of them cannot be written
-    (disk full), that is a warning, not the run's failure.
+    (disk full), that is a warning, not the run's failure. A failed export is `result.export: failed`, no failed run.
     """
     analysis, rule_error = _analysis(run, plan, backend)
     evidence = Evidence(
+        judged_by=backend.judged_by,
         analysis=analysis,
         artefact=backend.final_artefact(run.checkpoints),
         changed=_changed(changed_inputs),
         explain=lambda: backend.explain_failure(log_tail(run)),
     )
-    status, error = judge(plan, ending, evidence)
+    status, error = judge(ending, evidence)
     if rule_error is not None and error is None:
         status, error = "failed", rule_error
     path, remarks = _update_model_path(status, analysis, evidence.artefact)
-    analysis = replace(analysis, warnings=(*analysis.warnings, *remarks))
-    result = _write_files(run, plan, backend, ending, analysis, status, error)
+    exported, path, more = _exported(plan, status, analysis, export, path)
+    analysis = replace(analysis, warnings=(*analysis.warnings, *ending.remarks, *remarks, *more))
+    result = {**_write_files(run, plan, backend, ending, analysis, status, error), **exported}
     return {
         "task_id": plan.task_id,
         "trainer_version_id": plan.version_id,
@@ -91,12 +108,16 @@ def error_json(error: TrainerError) -> dict[str, Any]:
 
 
 def log_tail(run: RunDir) -> list[str]:
-    """The last lines of training's output, progress bars (carriage returns) taken apart; over a log rotation too."""
+    """The last lines of training's output, progress bars (carriage returns) taken apart; over a log rotation too.
+
+    What looks like a secret, or is one of this environment's, is taken out: causes of failures are quoted from here.
+    """
     newest = metric_files.tail(run.train_log, LOG_TAIL_BYTES)
     if sum(map(len, newest)) < LOG_TAIL_BYTES // 2:
         newest = [*metric_files.tail(run.train_log + ".1", LOG_TAIL_BYTES), *newest]
     text = b"\n".join(newest).decode("utf-8", "replace")
-    return [line for line in re.split(r"[\r\n]+", text) if line.strip()]
+    hidden = secrets.environment_values(os.environ)
+    return [secrets.redacted(line, hidden) for line in re.split(r"[\r\n]+", text) if line.strip()]
 
 
 def step_losses(rows: Sequence[MetricRow]) -> list[dict[str, Any]]:
@@ -132,11 +153,25 @@ def metrics_document(run: RunDir, ending: Ending, analysis: Analysis) -> dict[st
 def _analysis(run: RunDir, plan: Plan, backend: Backend) -> tuple[Analysis, ConfigError | None]:
     """The analysis by the plan's rule; by the general rule, and the error, if the plan's is not allowed."""
     metric, mode = backend.selection(plan)
-    losses_decide = plan.stage == "sft"
+    losses_decide = backend.losses_decide
     try:
         return analyze_folder(run.path, backend, Rule(metric, mode, losses_decide)), None
     except ConfigError as error:
         return analyze_folder(run.path, backend, Rule(losses_decide=losses_decide)), error
+
+
+def _exported(
+    plan: Plan, status: Status, analysis: Analysis, export: Export, path: str | None
+) -> tuple[dict[str, str], str | None, list[str]]:
+    """(what the result says of the export, the model to go on with, remarks) for a run that ended so."""
+    chosen = analysis.selection.checkpoint
+    if status != "completed" or chosen is None or not plan.result.get("export_huggingface"):
+        return {"export": "none"}, path, []
+    made = export(chosen)
+    if not made.failed:
+        return {"export": "done" if made.needed else "none"}, made.path, []
+    remark = f"the export of {chosen.name} failed: {made.failed}; the checkpoint is whole: see trainer export"
+    return {"export": "failed", "export_error": made.failed}, None, [remark]
 
 
 def _changed(changed_inputs: ChangedInputs) -> tuple[Problem, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from loopai_trainer.errors import Cancelled, InputChanged, TrainerError, TrainingFailed
-from loopai_trainer.records import Artefact, Plan, Problem
+from loopai_trainer.records import Artefact, Problem
 from loopai_trainer.results.analysis import Analysis
 from loopai_trainer.rules.run_state import completed_problems
 
@@ -24,15 +24,13 @@ _ADVICE: Mapping[str, str] = {
 }
 _LOOK_AT_LOG = "look at the end of train.log"
 
-# A verl run is judged by these alone: other keys are null in healthy runs. Source: interface section 7.
-_VERL_JUDGED = ("actor/loss", "actor/grad_norm", "critic/score/mean")
-
 
 @dataclass(frozen=True, slots=True)
 class Ending:
     """What the worker saw. `exit_record`: launch/exit.json. `started_at`, `ended_at`: seconds since the epoch.
 
     `reason`: (code, message) if the worker itself stopped training. `planned_steps`: as training's own output told.
+    `remarks`: what was said of its steps.
     """
 
     exit_record: Mapping[str, Any] | None
@@ -41,6 +39,7 @@ class Ending:
     cancelled: bool = False
     reason: tuple[str, str] | None = None
     planned_steps: int | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def duration_s(self) -> float:
@@ -51,17 +50,19 @@ class Ending:
 
 
 class Evidence(NamedTuple):
-    """What was found after the end. `changed`: inputs that differ. `explain`: asks the log for (cause, advice)."""
+    """What was found after the end. `judged_by`: metrics that have to be finite at last, empty: all. `changed`: inputs
+    that differ. `explain`: asks the log for (cause, advice)."""
 
+    judged_by: Sequence[str]
     analysis: Analysis
     artefact: Artefact | None
     changed: tuple[Problem, ...]
     explain: Callable[[], tuple[str, str] | None]
 
 
-def judge(plan: Plan, ending: Ending, evidence: Evidence) -> tuple[Status, TrainerError | None]:
+def judge(ending: Ending, evidence: Evidence) -> tuple[Status, TrainerError | None]:
     """completed by the four facts of interface section 7 and with unchanged inputs, else why not."""
-    problems = _problems(plan, ending, evidence)
+    problems = _problems(ending, evidence)
     if ending.reason is not None:
         return "failed", _failed(*ending.reason, None, problems, evidence.changed)
     if ending.cancelled:
@@ -80,22 +81,22 @@ def last_values(analysis: Analysis, kinds: Sequence[str]) -> dict[str, float] | 
     return dict(rows[-1].values) if rows else None
 
 
-def _problems(plan: Plan, ending: Ending, evidence: Evidence) -> list[tuple[str, str]]:
+def _problems(ending: Ending, evidence: Evidence) -> list[tuple[str, str]]:
     analysis = evidence.analysis
     return completed_problems(
         exit_record=ending.exit_record,
         last_step=analysis.last_step,
         planned_steps=ending.planned_steps or analysis.total_steps,
         artefact=evidence.artefact,
-        last_train=_judged(plan, last_values(analysis, ("train",))),
-        last_eval=_judged(plan, last_values(analysis, ("eval", "val"))),
+        last_train=_judged(evidence.judged_by, last_values(analysis, ("train",))),
+        last_eval=_judged(evidence.judged_by, last_values(analysis, ("eval", "val"))),
     )
 
 
-def _judged(plan: Plan, values: Mapping[str, float] | None) -> Mapping[str, float] | None:
-    if values is None or plan.framework != "verl":
+def _judged(names: Sequence[str], values: Mapping[str, float] | None) -> Mapping[str, float] | None:
+    if values is None or not names:
         return values
-    return {name: value for name, value in values.items() if name in _VERL_JUDGED}
+    return {name: value for name, value in values.items() if name in names}
 
 
 def _first_cause(problems: Sequence[tuple[str, str]]) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from loopai_trainer.worker import launching
 from loopai_trainer.worker.cancelling import GRACE_S, read_request
 from loopai_trainer.worker.observe import read_exit, read_started
 from loopai_trainer.worker.record import Record, tell
+from loopai_trainer.worker.resolving import approved_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +32,13 @@ _START_PAUSE_S = 0.02
 class Ended:
     """How training ended, for the finaliser. `exit_record`: launch/exit.json, None if nobody saw the end.
 
-    `reason`: (code, message) if the worker itself stopped it, or lost it. Times are seconds since the epoch.
+    `reason`: (code, message) if the worker itself stopped it, or lost it. `remarks`: what a person should know of its
+    steps. Times are seconds since the epoch.
     """
 
-    __slots__ = ("cancelled", "ended_at", "exit_record", "planned_steps", "reason", "started_at", "survivors")
+    __slots__ = (
+        *("cancelled", "ended_at", "exit_record", "planned_steps", "reason", "remarks", "started_at", "survivors"),
+    )
 
     def __init__(
         self, exit_record: Mapping[str, Any] | None, started_at: float, reason: tuple[str, str] | None = None
@@ -46,6 +50,7 @@ class Ended:
         self.reason = reason
         self.planned_steps: int | None = None
         self.survivors: list[processes.Identity] = []
+        self.remarks: list[str] = []
 
 
 class Job:
@@ -81,7 +86,10 @@ def own(job: Job) -> str:
     if _cancel_request(job) is not None:
         return _cancelled_before_start(job)
     started_at = time.time()
-    keeper_pid = _launch(job)
+    try:
+        keeper_pid = _launch(job)
+    except Cancelled:
+        return _cancelled_before_start(job)
     _wait_for_exec(job, keeper_pid)
     ended = _watch(job, started_at)
     return _finalise(job, ended, keeper_pid)
@@ -131,9 +139,15 @@ def _prepared_launch(job: Job) -> tuple[Command, str]:
     mark = processes.mark(run.version_id, int(record.state["attempt"]), run.path)
     devices = str(job.approved.plan.loopai["launch"].get("devices") or "")
     record.move("running", "starting", "training is being started", tmp_dir=tmp, mark=mark, devices=devices)
-    launch = job.backend.launch(job.approved, launching.paths_of(run, tmp), os.environ)
+    paths = launching.paths_of(run, tmp)
+    resolved = approved_text(
+        job.approved.plan, job.backend, os.environ, paths, lambda: _cancel_request(job) is not None
+    )
+    launch = job.backend.launch(job.approved, paths, os.environ)
     main = launching.only_main(launch)
     launching.write_launch_files(run, launch)
+    if resolved is not None:
+        atomic.write_text(run.launch_resolved, resolved)
     launching.note_request(run, main, list(job.approved.plan.loopai["launch"].get("pass_env") or ()))
     return main, mark
 
@@ -190,9 +204,9 @@ def _watch(job: Job, started_at: float, *, adopted: bool = False) -> Ended:
             record.phase("stopping", f"asked to stop by {request.get('requested_by', 'somebody')}", cancel=request)
             ended.survivors = stop_training(run, record, _grace_s(request))
             break
-        if watcher.mismatch:
-            ended.reason = ("EXAMPLES_MISMATCH", watcher.mismatch)
-            record.phase("stopping", watcher.mismatch)
+        ended.reason = watcher.stop_reason
+        if ended.reason is not None:
+            record.phase("stopping", ended.reason[1])
             ended.survivors = stop_training(run, record, GRACE_S)
             break
         time.sleep(TICK_S)
@@ -227,8 +241,9 @@ def _watcher(job: Job) -> Watcher:
 def _read_rest(job: Job, watcher: Watcher, ended: Ended) -> None:
     """What training appended between the last look and its end."""
     watcher.finish()
-    if watcher.mismatch and not ended.cancelled:
-        ended.reason = ("EXAMPLES_MISMATCH", watcher.mismatch)
+    ended.remarks = watcher.remarks
+    if watcher.stop_reason is not None and not ended.cancelled:
+        ended.reason = watcher.stop_reason
     elif ended.reason is None and not ended.cancelled and (ended.exit_record or {}).get("returncode") == 0:
         ended.reason = _unsaid(watcher.unsaid)
     ended.planned_steps = job.record.state.get("total_steps")

@@ -7,9 +7,11 @@ from typing import Any
 
 from loopai_trainer.contract import Backend
 from loopai_trainer.files.run_dir import RunDir
-from loopai_trainer.records import Plan
+from loopai_trainer.records import Checkpoint, Plan
 from loopai_trainer.results.finish import finish
 from loopai_trainer.results.outcome import Ending
+from loopai_trainer.worker.cancelling import read_request
+from loopai_trainer.worker.exporting import Exported, export
 from loopai_trainer.worker.inputs import changed_inputs
 from loopai_trainer.worker.own import Ended
 
@@ -23,5 +25,10 @@ def finish_run(run: RunDir, plan: Plan, backend: Backend, ended: Ended) -> dict[
         cancelled=ended.cancelled,
         reason=ended.reason,
         planned_steps=ended.planned_steps,
+        remarks=tuple(ended.remarks),
     )
-    return finish(run, plan, backend, ending, lambda: changed_inputs(plan, os.environ))
+
+    def exported(checkpoint: Checkpoint) -> Exported:
+        return export(run, plan, backend, checkpoint, lambda: read_request(run) is not None)
+
+    return finish(run, plan, backend, ending, lambda: changed_inputs(plan, os.environ), exported)

@@ -99,13 +99,20 @@ class Tail:
 
 
 class Watcher:
-    """Looks at everything that training appends to. `mismatch` is set when it trains on another number of examples."""
+    """Looks at everything that training appends to.
+
+    `stop_reason`: (code, message) from when training must not go on: it trains on another number of examples than was
+    approved, or its weights are spoilt.
+    """
 
     def __init__(self, run: RunDir, plan: Plan, backend: Backend, paths: LaunchPaths, record: Record) -> None:
         self.run = run
         self.backend = backend
         self.record = record
-        self.mismatch: str = ""
+        self.plan = plan
+        self.paths = paths
+        self.stop_reason: tuple[str, str] | None = None
+        self._remarks: dict[str, tuple[int, str]] = {}
         self._expected = backend.expected_examples(plan)
         self._metrics = Tail(backend.metrics_file(paths))
         self._known: set[bytes] = set()
@@ -121,6 +128,11 @@ class Watcher:
     def unsaid(self) -> list[str]:
         """Numbers of examples that were approved and that training has not reported (train_examples, ...)."""
         return [kind for kind in self._expected if self.record.state.get(kind) is None]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the backend had to say of single steps: the last of each kind, and of how many steps it was said."""
+        return [f"{message} (said of {count} steps)" for count, message in self._remarks.values()]
 
     def take_up(self) -> None:
         """Go on after another worker: training's metrics are read from their beginning, known rows are not repeated."""
@@ -190,8 +202,20 @@ class Watcher:
         if row.kind == "train":
             noted |= self._time_left(row.step, noted.get("total_steps"))
         self.record.note(**noted)
+        lost = self.backend.lost(self.plan, row)
+        if lost and self.stop_reason is None:
+            self.stop_reason = ("DIVERGED", lost)
         if row.kind == "train":
             self._set_phase("training")
+            self._look_at_step(row.step)
+
+    def _look_at_step(self, step: int) -> None:
+        for problem in self.backend.step_problems(self.paths, step):
+            count, _ = self._remarks.get(problem.code, (0, ""))
+            if count == 0:
+                status = str(self.record.state["status"])
+                self.record.event("training", status, problem.message, data={"code": problem.code, "step": step})
+            self._remarks[problem.code] = (count + 1, problem.message)
 
     def _time_left(self, step: int, total_steps: int | None) -> dict[str, float]:
         """Seconds to the last step, at the pace since the first logged one; evaluations and saves count."""
@@ -228,7 +252,8 @@ class Watcher:
         expected = self._expected.get(fact.kind)
         if expected is not None and expected != value:
             what = fact.kind.replace("_", " ")
-            self.mismatch = f"training reports {value} {what}, but {expected} were approved"
+            message = f"training reports {value} {what}, but {expected} were approved"
+            self.stop_reason = ("EXAMPLES_MISMATCH", message)
 
     def _set_phase(self, phase: str) -> None:
         if phase == self._last_phase or self.record.state.get("status") != "running":

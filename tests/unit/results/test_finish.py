@@ -34,8 +34,12 @@ def _not_installed(*_):
     raise ImportError("matplotlib")
 
 
+def no_export(checkpoint):
+    raise AssertionError(f"{checkpoint} is a model folder already")
+
+
 def result_of(finished, changed=(), backend=SFT, **how):
-    return strict(finish(finished.run, finished.plan, backend, ending(**how), lambda: changed))
+    return strict(finish(finished.run, finished.plan, backend, ending(**how), lambda: changed, no_export))
 
 
 def exit_record(**changes):
@@ -201,7 +205,7 @@ class TestInputs:
         def look():
             raise fault
 
-        result = strict(finish(finished.run, finished.plan, SFT, ending(), look))
+        result = strict(finish(finished.run, finished.plan, SFT, ending(), look, no_export))
         assert result["error"]["code"] == "INPUT_CHANGED_DURING_RUN"
 
 

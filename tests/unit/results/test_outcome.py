@@ -4,8 +4,8 @@ import math
 
 import pytest
 from fakes.finished_runs import ending
-from fakes.plans import small_plan
 
+from loopai_trainer.backends.verl_grpo import BACKEND as VERL
 from loopai_trainer.records import Artefact, Checkpoint, MetricRow, Selection
 from loopai_trainer.results.analysis import Analysis
 from loopai_trainer.results.outcome import Evidence, judge, last_values
@@ -18,8 +18,8 @@ def analysis_of(rows):
 
 def judged(values):
     rows = [MetricRow(40, "train", values)]
-    evidence = Evidence(analysis_of(rows), Artefact("/x", True, True), (), lambda: None)
-    return judge(small_plan(framework="verl", stage="grpo"), ending(), evidence)
+    evidence = Evidence(VERL.judged_by, analysis_of(rows), Artefact("/x", True, True), (), lambda: None)
+    return judge(ending(), evidence)
 
 
 @pytest.mark.parametrize("key", ["actor/loss", "actor/grad_norm", "critic/score/mean"])

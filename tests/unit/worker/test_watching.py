@@ -139,7 +139,7 @@ def test_phase_counts_and_metrics_are_noted(watched):
     state = watched.record.state
     assert (state["train_examples"], state["total_steps"], state["current_step"]) == (8, 5, 1)
     assert (state["loss"], state["learning_rate"], state["phase"]) == (2.0, 0.1, "training")
-    assert watched.watcher.mismatch == ""
+    assert watched.watcher.stop_reason is None
 
 
 def test_a_phase_that_training_has_passed_does_not_come_back(watched):
@@ -160,7 +160,10 @@ def test_steps_never_go_back(watched):
 def test_a_wrong_number_of_examples_is_told(watched):
     watched.log("examples 7\n")
     watched.watcher.tick()
-    assert watched.watcher.mismatch == "training reports 7 train examples, but 8 were approved"
+    assert watched.watcher.stop_reason == (
+        "EXAMPLES_MISMATCH",
+        "training reports 7 train examples, but 8 were approved",
+    )
 
 
 def test_rows_are_not_repeated_by_a_second_worker(watched):
