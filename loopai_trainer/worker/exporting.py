@@ -103,4 +103,6 @@ def _run(run: RunDir, command: Any, stopped: Callable[[], bool]) -> str:
     if code == 0:
         return ""
     said = [line for line in log_tail.tail(run.export_log, _LOG_LINES)[0] if line.strip()]
-    return f"the merger ended with exit status {code}" + (f": {said[-1].strip()}" if said else "")
+    errors = [line for line in said if "Error" in line or "Exception" in line]
+    words = (errors or said)[-1:]
+    return f"the merger ended with exit status {code}" + (f": {words[0].strip()}" if words else "")

@@ -49,7 +49,8 @@ def approved_text(
 ) -> str | None:
     """The resolved text if it is the approved one; None: the package reads the plan as it stands.
 
-    Raises Cancelled when `stopped`, and InputChanged (RESOLVED_CHANGED) if the package makes something else of the plan than what was approved.
+    Raises Cancelled when `stopped`, and InputChanged (RESOLVED_CHANGED) if the package makes something else of the plan
+    than what was approved.
     """
     pinned = plan.loopai["backend"]
     if backend.data_kind == "chat" and "resolved_sha256" not in pinned:

@@ -28,6 +28,7 @@ from loopai_trainer.records import (
     Model,
     Plan,
     Problem,
+    Question,
     Rejection,
     Row,
     Settings,
@@ -53,8 +54,16 @@ DEFAULTS: dict[str, Any] = {
     "hold_file": "",
     "artefact": True,
     "program": "",
+    "resolve": "",
+    "resolve_hold": "",
+    "lost_at": 0,
+    "remark_at": 0,
+    "export": "",
+    "export_hold": "",
 }
-"""Native keys. `stop_at`: return `exit_code` before that step; `helper_s`: a helper in its own session lives so long;
+"""Native keys. `resolve`: the configuration that the "package" makes of the plan, when `resolve_hold` is gone;
+`lost_at`, `remark_at`: the backend calls that step lost, or has something to say of it; `export`: "good", "bad" (not
+sound), "fail" (exit 3), or empty for none; `export_hold`: it waits for that file to go. `stop_at`: return `exit_code` before that step; `helper_s`: a helper in its own session lives so long;
 `hold_file`: training ends only when this file is gone; `program`: exec this instead of Python."""
 
 
@@ -156,12 +165,66 @@ class StandIn(Plain):
         except (FileNotFoundError, ValueError):
             return Artefact(folder, False, False, "final.json is missing")
 
+    def resolve(self, native: Mapping[str, Any], environment: Environment, paths: LaunchPaths) -> Question | None:
+        options = {**DEFAULTS, **native}
+        if not options["resolve"]:
+            return None
+        asked = json.dumps({"text": options["resolve"], "hold": options["resolve_hold"]})
+        command = Command((sys.executable, "-I", "-S", "-c", RESOLVE), "", {"PATH": "/usr/bin:/bin"})
+        return Question("asking the stand-in", command, asked.encode(), 60.0)
+
+    def lost(self, plan: Plan, row: MetricRow) -> str:
+        return f"step {row.step} is lost" if row.step == options_of(plan)["lost_at"] else ""
+
+    def step_problems(self, paths: LaunchPaths, step: int) -> list[Problem]:
+        with open(os.path.join(paths.launch, "options.json")) as file:
+            wanted = json.load(file)["remark_at"]
+        return [Problem("warning", "ODD_STEP", "train", f"step {step} is odd")] if wanted == step else []
+
+    def export(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | None:
+        options = options_of(plan)
+        if not options["export"]:
+            return None
+        words = (checkpoint.path, destination, options["export"], options["export_hold"])
+        return Command((sys.executable, "-I", "-S", "-c", EXPORT, *words), "", {"PATH": "/usr/bin:/bin"})
+
+    def verify_export(self, plan: Plan, folder: str) -> list[Problem]:
+        try:
+            with open(os.path.join(folder, "model.json")) as file:
+                sound = json.load(file)["sound"]
+        except FileNotFoundError:
+            sound = False
+        return [] if sound else [Problem("error", "NOT_SOUND", "model", "model.json is not sound", "look into it")]
+
     def selection(self, plan: Plan) -> tuple[str | None, Mode | None]:
         return None, None
 
     def explain_failure(self, log_tail: Sequence[str]) -> tuple[str, str] | None:
         last = next((line for line in reversed(log_tail) if "Error:" in line), None)
         return None if last is None else (last, "look at the stand-in's options")
+
+
+RESOLVE = """
+import json, os, sys, time
+asked = json.load(sys.stdin)
+while asked["hold"] and os.path.exists(asked["hold"]):
+    time.sleep(0.02)
+sys.stdout.write(asked["text"])
+"""
+
+EXPORT = """
+import json, os, sys, time
+source, target, how, hold = sys.argv[1:]
+os.mkdir(target)
+while hold and os.path.exists(hold):
+    time.sleep(0.02)
+print("merging", source)
+if how == "fail":
+    print("RuntimeError: no room", file=sys.stderr)
+    sys.exit(3)
+with open(os.path.join(target, "model.json"), "w") as file:
+    json.dump({"sound": how == "good"}, file)
+"""
 
 
 def options_of(plan: Plan) -> dict[str, Any]:

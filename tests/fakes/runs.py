@@ -48,7 +48,11 @@ class PreparedRun:
         model.mkdir(exist_ok=True)
         (model / "config.json").write_text("{}")
         block = {**self._loopai(data, model), **(loopai or {})}
-        plan = plans.render(block, {"selection_metric": None, "selection_mode": None}, options)
+        approved = options.pop("approved_resolve", options.get("resolve"))
+        if approved:
+            block["backend"] = {"resolved_sha256": plans.digest(approved.encode()), **block["backend"]}
+        result = {"selection_metric": None, "selection_mode": None, "export_huggingface": bool(options.get("export"))}
+        plan = plans.render(block, result, options)
         Path(self.run.config).write_text(plan.text)
         noted = {"version_id": version_id, "task_dir": self.run.task.path, "prepared_at": time.time()}
         Path(self.run.plan).write_text(json.dumps({**noted, "config_sha256": plan.sha256, "config_yaml": plan.text}))

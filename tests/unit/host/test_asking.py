@@ -1,0 +1,92 @@
+"""host.asking: a program that answers, one that does not, and what is left of it."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from loopai_trainer.errors import BackendMissing
+from loopai_trainer.host import asking
+from loopai_trainer.host.asking import Stopped, ask, run_program
+from loopai_trainer.records import Command, Question
+
+CHILD = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"])
+with open(sys.argv[1], "w") as file:
+    file.write(f"{os.getpid()} {child.pid}")
+time.sleep(600)
+"""
+
+
+def question(code, stdin=b"", limit_s=60.0, words=(), **env):
+    command = Command((sys.executable, "-I", "-S", "-c", code, *words), "", {"PATH": "/usr/bin:/bin", **env})
+    return Question("asking", command, stdin, limit_s)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_the_answer_is_stdout_and_the_scratch_folder_goes_away():
+    code = "import json, os, sys; print(json.dumps([sys.stdin.read(), os.getcwd(), dict(os.environ)]))"
+    said, folder, environ = json.loads(ask(question(code, b"hello", HOME="/nowhere", OWN="1")))
+    assert said == "hello"
+    assert environ["OWN"] == "1"
+    assert environ["HOME"] == environ["HF_HOME"] == environ["TMPDIR"] == folder
+    assert not os.path.exists(folder)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import sys; sys.exit('no such module')", "exit status 1; its last words:\n  no such module"),
+        ("pass", "gave no answer"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "exit status -9"),
+    ],
+)
+def test_a_broken_program_is_said_with_its_last_words(code, said):
+    with pytest.raises(BackendMissing, match="asking") as refused:
+        ask(question(code))
+    assert refused.value.code == "BACKEND_BROKEN"
+    assert said in refused.value.message
+
+
+def test_too_much_of_an_answer_is_none(monkeypatch):
+    monkeypatch.setattr(asking, "ANSWER_BYTES", 10)
+    with pytest.raises(BackendMissing, match="far too much"):
+        ask(question("print('x' * 11)"))
+
+
+def test_a_program_that_is_not_there():
+    command = Command(("/bin/does-not-exist",), "", {})
+    with pytest.raises(BackendMissing, match="cannot be started"):
+        ask(Question("asking", command, b"", 1.0))
+
+
+def test_at_the_limit_all_of_it_is_ended(tmp_path):
+    pids = tmp_path / "pids"
+    with pytest.raises(BackendMissing) as refused:
+        ask(question(CHILD, limit_s=2.0, words=(str(pids),)))
+    assert refused.value.code == "BACKEND_TIMEOUT"
+    assert [alive(int(pid)) for pid in pids.read_text().split()] == [False, False]
+
+
+def test_the_caller_can_stop_it(tmp_path):
+    pids = tmp_path / "pids"
+    with pytest.raises(Stopped):
+        ask(question(CHILD, words=(str(pids),)), pids.exists)
+    assert [alive(int(pid)) for pid in pids.read_text().split()] == [False, False]
+
+
+def test_a_program_runs_with_its_output_in_a_log(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    command = question("import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)").command
+    assert run_program("running", command, 60.0, str(log)) == 3
+    assert sorted(log.read_text().splitlines()) == ["before", "one", "two"]
