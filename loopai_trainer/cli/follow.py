@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 
 from loopai_trainer.cli.output import Output, finish
 from loopai_trainer.operations.answer import SCHEMA, Answer
+from loopai_trainer.rules import secrets
 
 
 def lines(command: str, output: Output, start: Callable[[], Iterator[object]]) -> int:
     """Print each item (text, or an event) until the run ends or the reader goes away. Returns the exit code."""
 
     def operation() -> Answer:
+        hidden = secrets.environment_values(os.environ)
         for index, item in enumerate(start()):
             if index == 0 and output.json:
                 _print(json.dumps({"type": "version", "schema": SCHEMA}))
-            _print(_line(item, output))
+            _print(_line(secrets.redacted_value(item, hidden), output))
         return Answer(command, None)
 
     return finish(command, _Silent(output), operation)

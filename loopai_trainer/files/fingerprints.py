@@ -22,8 +22,13 @@ Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
 
 
-def fingerprint_model(folder: str, cache: HashCache | None = None, progress: Progress | None = None) -> Model:
+def fingerprint_model(
+    folder: str, cache: HashCache | None = None, progress: Progress | None = None, *, weights_read: bool = True
+) -> Model:
     """The model in `folder`: SHA-256 over its sorted (relative name, size, sha256), and its config.json.
+
+    `weights_read` False (hash_weights: stat): of weight files only name, size, mtime and ctime count. ctime is the
+    kernel's: `touch` cannot set it, but neither does it survive a copy.
 
     Symbolic links are followed, as the hub's cache layout needs. Raises ConfigError for a folder that is absent,
     has a link that leads nowhere or in a circle, or holds something that is not a file; InputChanged.
@@ -32,7 +37,8 @@ def fingerprint_model(folder: str, cache: HashCache | None = None, progress: Pro
     if not os.path.isdir(folder):
         raise _refusal(folder, "is not a folder")
     sizes = dict(sorted(_files(folder, "", ())))
-    total, done, lock = sum(sizes.values()), 0, threading.Lock()
+    read = {name: size for name, size in sizes.items() if weights_read or not name.endswith(WEIGHT_ENDINGS)}
+    total, done, lock = sum(read.values()), 0, threading.Lock()
 
     def count(piece: int) -> None:
         nonlocal done
@@ -42,7 +48,11 @@ def fingerprint_model(folder: str, cache: HashCache | None = None, progress: Pro
                 progress(done, total)
 
     def line(name: str) -> str:
-        return f"{name}\0{sizes[name]}\0{sha256_file(os.path.join(folder, name), cache, count)}\n"
+        path = os.path.join(folder, name)
+        if not weights_read and name.endswith(WEIGHT_ENDINGS):
+            status = os.stat(path)
+            return f"{name}\0{status.st_size}\0stat {status.st_mtime_ns} {status.st_ctime_ns}\n"
+        return f"{name}\0{sizes[name]}\0{sha256_file(path, cache, count)}\n"
 
     lines = _in_threads(line, sizes) if total >= THREADS_FROM_BYTES else [line(name) for name in sizes]
     return Model(

@@ -14,15 +14,21 @@ HOOKS = ("sitecustomize", "usercustomize", "__editable__")
 _PIECE_BYTES = 1 << 20
 
 
-def code_sha256(package_dir: str, site_packages: Sequence[str]) -> str:
+def code_sha256(
+    package_dir: str, site_packages: Sequence[str], elsewhere: Sequence[str] = (), programs: Sequence[str] = ()
+) -> str:
     """SHA-256 (hex) over name and content of every code file of the package and of the hooks beside it, sorted.
 
+    `elsewhere`: folders of editable installs; `programs`: what a launch starts (scripts in the environment's bin).
     Raises OSError.
     """
     digest = hashlib.sha256()
     named = [("package", package_dir, path) for path in _code_files(package_dir)]
     for folder in site_packages:
         named += [("site", folder, path) for path in _hooks(folder)]
+    for folder in elsewhere:
+        named += [(f"editable {folder}", folder, path) for path in _code_files(folder)]
+    named += [("program", os.path.dirname(path), path) for path in programs if os.path.isfile(path)]
     for kind, base, path in sorted(named):
         # The length ends the content, so that no two trees give one stream.
         name = os.fsencode(f"{kind}/{os.path.relpath(path, base)}")
@@ -45,10 +51,15 @@ def _code_files(folder: str) -> Iterator[str]:
     seen = set()
     for parent, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
         real = os.path.realpath(parent)
-        folders[:] = [] if real in seen else sorted(name for name in folders if name != "__pycache__")
+        folders[:] = [] if real in seen else sorted(filter(_may_hold_code, folders))
         if real not in seen:
             seen.add(real)
             yield from (os.path.join(parent, name) for name in names if name.endswith(CODE_ENDINGS))
+
+
+def _may_hold_code(folder: str) -> bool:
+    # .git and the like cannot be imported, and change by themselves.
+    return folder != "__pycache__" and not folder.startswith(".")
 
 
 def _hooks(site_packages: str) -> Iterator[str]:

@@ -10,11 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 
 from loopai_trainer.errors import BackendMissing
-from loopai_trainer.host import code_digest
+from loopai_trainer.host import code_digest, editable_installs
 from loopai_trainer.records import Environment, EnvironmentSpec, Versions
 
 PROGRAMS: Mapping[str, str] = {"llamafactory": "llamafactory-cli", "verl": "python"}
 """framework -> the program that must lie in the environment's bin folder."""
+
+STARTED = ("llamafactory-cli", "torchrun", "accelerate", "ray")
+"""Scripts of the environment's bin folder that a launch starts, itself or through the framework."""
 
 DATA_DIR_VARIABLE = "LOOPAI_TRAINER_DATA_DIR"
 MARKER = ".complete"
@@ -49,13 +52,18 @@ def default(spec: EnvironmentSpec, environ: Mapping[str, str]) -> Environment:
         marker = read_marker(root)
         if name.startswith(spec.name + "-") and marker and marker.get("spec_sha256") == spec_sha256(spec):
             found.append((os.stat(os.path.join(root, MARKER)).st_mtime, root))
-    if not found:
-        raise BackendMissing(
-            f"no environment for {spec.name}: none was named, and `trainer setup` has made none in {home}",
-            hint=f"run: trainer setup {spec.name}, or name an environment with --env",
-            details={"tried": [home]},
-        )
-    return resolve(max(found)[1], spec.name, environ, f"trainer setup {spec.name}")
+    if found:
+        return resolve(max(found)[1], spec.name, environ, f"trainer setup {spec.name}")
+    if spec.conda_name:
+        try:
+            return resolve(spec.conda_name, spec.name, environ, f"the conda environment {spec.conda_name}")
+        except BackendMissing:
+            pass  # what follows says how to get one
+    raise BackendMissing(
+        f"no environment for {spec.name}: none was named, and `trainer setup` has made none in {home}",
+        hint=f"run: trainer setup {spec.name}, or name an environment with --env",
+        details={"tried": [home, *([f"conda environment {spec.conda_name}"] if spec.conda_name else [])]},
+    )
 
 
 def environments_dir(environ: Mapping[str, str]) -> str:
@@ -99,8 +107,11 @@ def read_versions(environment: Environment, package: str) -> Versions:
         )
     python = _python_version(environment)
     package_dir = _package_dir(environment, package)
-    code = _code_sha256(package_dir, environment)
-    lines = [f"{name}=={version}" for name, version in held.items()] + [f"python=={python}", f"code=={code}"]
+    editable = editable_installs.editable(environment.site_packages)
+    code = _code_sha256(package_dir, environment, [folder for name, folder in editable.items() if name != wanted])
+    lines = [f"{name}=={version}" for name, version in held.items()]
+    # Which interpreter the name leads to: a link that is turned to another one must not go unseen.
+    lines += [f"python=={python}", f"interpreter=={os.path.realpath(environment.python)}", f"code=={code}"]
     return Versions(
         package=package,
         version=held[wanted],
@@ -110,12 +121,15 @@ def read_versions(environment: Environment, package: str) -> Versions:
         sha256=hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest(),
         site_packages=environment.site_packages,
         code_sha256=code,
+        editable=editable,
+        system_packages=_sees_system_packages(environment.root),
     )
 
 
-def _code_sha256(package_dir: str, environment: Environment) -> str:
+def _code_sha256(package_dir: str, environment: Environment, elsewhere: list[str]) -> str:
+    programs = [os.path.join(environment.bin, name) for name in STARTED]
     try:
-        return code_digest.code_sha256(package_dir, environment.site_packages)
+        return code_digest.code_sha256(package_dir, environment.site_packages, elsewhere, programs)
     except OSError as error:
         raise BackendMissing(
             f"{error.filename} cannot be read: {error.strerror}",
@@ -255,6 +269,15 @@ def _python_version(environment: Environment) -> str:
     return "unknown"
 
 
+def _sees_system_packages(root: str) -> bool:
+    """Whether packages of the Python that the environment was made with can be imported from it (PEP 405)."""
+    try:
+        with open(os.path.join(root, "pyvenv.cfg"), encoding="utf-8") as file:
+            return re.search(r"(?im)^include-system-site-packages\s*=\s*true\s*$", file.read()) is not None
+    except OSError:
+        return False
+
+
 def _package_dir(environment: Environment, package: str) -> str:
     """The folder that `import package` would find: in site-packages, or the checkout of an editable install."""
     module = package.replace("-", "_")
@@ -262,7 +285,7 @@ def _package_dir(environment: Environment, package: str) -> str:
         direct = os.path.join(folder, module)
         if os.path.isfile(os.path.join(direct, "__init__.py")):
             return direct
-    for checkout in _checkouts(environment.site_packages, package):
+    for checkout in editable_installs.folders_of(environment.site_packages, _normalise(package)):
         for path in (os.path.join(checkout, "src", module), os.path.join(checkout, module)):
             if os.path.isfile(os.path.join(path, "__init__.py")):
                 return path
@@ -271,19 +294,3 @@ def _package_dir(environment: Environment, package: str) -> str:
         code="BACKEND_BROKEN",
         hint=f"install {package} again in that environment, or run: trainer setup {package}",
     )
-
-
-def _checkouts(site_packages: tuple[str, ...], package: str) -> Iterator[str]:
-    """Folders that editable installs point at (direct_url.json, PEP 610)."""
-    for folder in site_packages:
-        for entry in os.listdir(folder):
-            if _normalise(entry.partition("-")[0]) == _normalise(package) and entry.endswith(".dist-info"):
-                try:
-                    with open(os.path.join(folder, entry, "direct_url.json"), "rb") as file:
-                        url = str(json.load(file).get("url", ""))
-                except (OSError, ValueError):
-                    continue
-                if url.startswith("file://"):
-                    from urllib.parse import unquote, urlsplit
-
-                    yield unquote(urlsplit(url).path)

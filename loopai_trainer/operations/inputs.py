@@ -48,6 +48,7 @@ def verify(
 
 def _environment(plan: Plan, backend: Backend, environ: Mapping[str, str]) -> Iterator[Problem]:
     from loopai_trainer.host import environments
+    from loopai_trainer.operations import provenance
 
     pinned = plan.loopai["backend"]
     try:
@@ -60,6 +61,7 @@ def _environment(plan: Plan, backend: Backend, environ: Mapping[str, str]) -> It
         ("python", pinned["python"], environment.python),
         (f"{pinned['package']} version", pinned["version"], versions.version),
         ("installed packages and backend code (sha256)", pinned["environment_sha256"], versions.sha256),
+        *provenance.changes(pinned),
     ):
         if expected != got:
             message = f"environment: {what} changed since it was approved\n  expected: {expected}\n  got:      {got}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ class Versions:
 
     `sha256` digests everything: names and versions, Python, and the code of `code_sha256`, which covers the package's
     own files and what runs at every start of the interpreter. The same `code_sha256` under another `sha256` means that
-    packages or Python changed.
+    packages or Python changed. `editable`: name -> folder of packages that are run from elsewhere (their code is in
+    `code_sha256` too). `system_packages`: those of the underlying Python can be imported as well, and are in no digest.
     """
 
     package: str
@@ -37,3 +38,5 @@ class Versions:
     sha256: str
     site_packages: tuple[str, ...] = ()
     code_sha256: str = ""
+    editable: Mapping[str, str] = field(default_factory=dict)
+    system_packages: bool = False

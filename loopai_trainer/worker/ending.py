@@ -12,6 +12,7 @@ from loopai_trainer.errors import TrainerError
 from loopai_trainer.files import atomic, result_file
 from loopai_trainer.files.event_log import utc_text
 from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.rules import secrets
 from loopai_trainer.worker.disk_room import free_room
 from loopai_trainer.worker.launching import own_tmp
 from loopai_trainer.worker.record import Record, tell
@@ -47,7 +48,7 @@ def conclude(run: RunDir, record: Record, result: Mapping[str, Any]) -> str:
         "attempt": record.state.get("attempt", 1),
         "finished_at": utc_text(time.time()),
         **_bare_result(record, status),
-        **result,
+        **secrets.redacted_value(dict(result), secrets.environment_values(os.environ)),
         "last_state": {name: record.state[name] for name in _LAST_STATE if record.state.get(name) is not None},
     }
     tries = _Tries(run, record)

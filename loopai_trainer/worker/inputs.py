@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from loopai_trainer.files import fingerprints, hashing, user_dirs
 from loopai_trainer.records import Plan, Problem
 from loopai_trainer.rules import plan as plans
+from loopai_trainer.rules import plan_flags
 
 Progress = Callable[[str, int, int], None]
 """(what, bytes done, bytes in all)"""
@@ -42,7 +43,9 @@ def _changed_model(plan: Plan, cache: hashing.HashCache, progress: Progress | No
         yield _problem("INPUT_MISSING", path, f"model: the folder {path} is gone")
         return
     tell = None if progress is None else lambda done, total: progress("hashing the model", done, total)
-    got = fingerprints.fingerprint_model(path, cache, tell).fingerprint
+    # Only what the approved YAML says in so many words keeps the weights from being read.
+    weights_read = pinned.get("hash_weights") != plan_flags.STAT
+    got = fingerprints.fingerprint_model(path, cache, tell, weights_read=weights_read).fingerprint
     if got != pinned["fingerprint"]:
         yield _problem("INPUT_CHANGED", path, _changed("model", path, pinned["fingerprint"], got))
 

@@ -41,12 +41,19 @@ _RESET_SIGNALS = (1, 2, 3, 13, 15, 17, 20, 25)
 def paths_of(run: RunDir, tmp: str) -> LaunchPaths:
     """The folders that a launch may name."""
     return LaunchPaths(
-        run=run.path, launch=run.launch, checkpoints=run.checkpoints, metrics=run.metrics, cache=run.cache, tmp=tmp
+        run=run.path,
+        launch=run.launch,
+        checkpoints=run.checkpoints,
+        metrics=run.metrics,
+        cache=run.cache,
+        tmp=tmp,
+        inputs=run.inputs,
     )
 
 
 def make_folders(run: RunDir) -> str:
     """Make what training and worker write into; returns TMPDIR, outside the run if its own would be too long."""
+    empty(run.launch)
     for path in (run.launch, run.cache, run.metrics):
         atomic.make_private_dir(path)
     if len(os.fsencode(run.tmp)) <= _SOCKET_PATH_LIMIT:
@@ -60,11 +67,30 @@ def make_folders(run: RunDir) -> str:
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
-        if not own_tmp(path):  # somebody else sits on that name
+        if own_tmp(path):
+            empty(path)
+        else:  # somebody else sits on that name
             path += "-" + os.urandom(5).hex()
             os.mkdir(path, 0o700)
     os.chmod(path, 0o700)
     return path
+
+
+def empty(folder: str) -> None:
+    """Take away all that lies in `launch/`: a planted cache, module or library would be read as training's own.
+
+    Nothing behind a symbolic link is touched; a link in the folder's own place is removed.
+    """
+    if os.path.islink(folder):
+        os.unlink(folder)
+    if not os.path.isdir(folder):
+        return
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            empty(entry.path)
+            os.rmdir(entry.path)
+        else:
+            os.unlink(entry.path)
 
 
 def own_tmp(path: str) -> bool:

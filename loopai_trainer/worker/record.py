@@ -6,6 +6,7 @@ import time
 
 from loopai_trainer.files import event_log, state_file
 from loopai_trainer.files.event_log import utc_text
+from loopai_trainer.rules import secrets
 from loopai_trainer.rules.run_state import may_move
 
 TYPE_CHECKING = False
@@ -30,6 +31,7 @@ class Record:
     def __init__(self, run: "RunDir", state: "dict[str, Any]") -> None:
         self.run = run
         self.state = state
+        self._hidden = secrets.environment_values(os.environ)
         self._begun_s = time.monotonic()
         self._dirty = False
         self._written_s = 0.0
@@ -102,9 +104,9 @@ class Record:
                 attempt=int(self.state.get("attempt", 1)),
                 node=node,
                 status=status,
-                message=message,
+                message=secrets.redacted(message, self._hidden),
                 elapsed_s=self.elapsed_s,
-                **values,
+                **secrets.redacted_value(values, self._hidden),
             )
         except OSError as error:
             tell(f"{self.run.events}: {error}")
@@ -140,7 +142,8 @@ class Record:
 
 
 def tell(message: str) -> None:
-    """A line in worker.log (the worker's stderr)."""
+    """A line in worker.log (the worker's stderr), without the secrets of this environment."""
+    message = secrets.redacted(message, secrets.environment_values(os.environ))
     try:
         sys.stderr.write(f"{utc_text(time.time())} [{os.getpid()}] {message}\n")
         sys.stderr.flush()

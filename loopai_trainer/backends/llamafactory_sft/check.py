@@ -11,6 +11,7 @@ from loopai_trainer.backends.llamafactory_sft import disk, schedule
 from loopai_trainer.backends.llamafactory_sft.check_method import method_problems
 from loopai_trainer.backends.llamafactory_sft.coverage import FILE_KEYS, coverage_problems
 from loopai_trainer.backends.llamafactory_sft.deepspeed import deepspeed_problems
+from loopai_trainer.backends.llamafactory_sft.json_paths import json_path_problems
 from loopai_trainer.backends.llamafactory_sft.launch import needs_torchrun
 from loopai_trainer.backends.llamafactory_sft.model_folder import ModelFolder, read_model_folder
 from loopai_trainer.backends.llamafactory_sft.ranges import METRICS
@@ -18,7 +19,7 @@ from loopai_trainer.backends.llamafactory_sft.registry import SPLITS, registry_p
 from loopai_trainer.backends.llamafactory_sft.template_fit import fit_problems
 from loopai_trainer.host.devices import device_problems
 from loopai_trainer.records import Host, Plan, Problem, Versions
-from loopai_trainer.rules import length_limits
+from loopai_trainer.rules import host_env, length_limits
 from loopai_trainer.rules.launch_env import env_faults
 
 EXECUTORS = ("local", "inline")
@@ -81,6 +82,7 @@ def _identity(facts: Facts) -> Iterator[Problem]:
 
 def _uncovered(facts: Facts) -> Iterator[Problem]:
     yield from coverage_problems(facts.native, _run_of(facts))
+    yield from json_path_problems(facts.native, _run_of(facts))
 
 
 def _registry(facts: Facts) -> Iterator[Problem]:
@@ -191,6 +193,8 @@ def _launch(facts: Facts) -> Iterator[Problem]:
         message = f"nproc_per_node is {launch['nproc_per_node']}: there would be no training process"
         yield _error("PROCESSES_INVALID", message, "set it to 1 or more", "loopai.launch.nproc_per_node")
     yield from (_error(*fault) for fault in env_faults(launch))
+    for message, hint in host_env.faults(launch):
+        yield _error("ENV_NOT_ALLOWED", message, hint, "loopai.launch.host_env")
     use_cpu = native.get("use_cpu") is True
     if not use_cpu:
         yield from device_problems(launch["devices"], facts.host)

@@ -6,11 +6,11 @@ Every text key of LLaMA-Factory 0.9.5 stands in one table here; a text under any
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loopai_trainer.records import Problem
+from loopai_trainer.rules.secrets import is_secret_name
 
 FILE_KEYS = ("deepspeed", "fsdp_config", "accelerator_config")
 """Small files that training reads: copied into `inputs/`, so that the hash covers them."""
@@ -64,8 +64,6 @@ UNCOVERED: Mapping[str, str] = {
 FOLDERS = ("logging_dir", "swanlab_logdir", "offload_folder", "profiler_output_dir")
 """Folders that training writes to: they have to lie in `launch/` (relative ones do), `metrics/` or `checkpoints/`."""
 
-_SECRET = re.compile(r"(?:^|_)(?:token|key|secret|password|passwd|webhook_url)$", re.IGNORECASE)
-
 _HOW_TO_TRAIN = (
     "additional_target", "apollo_proj", "apollo_proj_type", "apollo_scale_type", "apollo_target", "badam_mask_mode",
     "badam_mode", "badam_switch_mode", "ddp_backend", "debug", "default_system", "eval_strategy", "finetuning_type",
@@ -105,7 +103,7 @@ HARMLESS: Mapping[str, str] = {
 
 def is_secret(name: str) -> bool:
     """Whether a key or variable of that name holds a token, a password or the like."""
-    return bool(_SECRET.search(name))
+    return is_secret_name(name)
 
 
 def is_classified(key: str) -> bool:
@@ -124,7 +122,7 @@ def coverage_problems(native: Mapping[str, Any], run: str) -> Iterator[Problem]:
             message = f"'{key}' is set: training would use what the approved hash does not cover"
             yield _error("UNCOVERED_INPUT", message, UNCOVERED[key], key)
         elif key in FOLDERS:
-            yield from _folder_problems(key, value, run)
+            yield from output_problems(key, value, run)
         elif not is_classified(key) and _holds_text(value):
             message = f"'{key}' may name a file or a model, and this version of the trainer does not know what reads it"
             yield _error("UNCOVERED_INPUT", message, f"remove {key}", key)
@@ -142,8 +140,8 @@ def _secret(key: str) -> Problem:
     return _error("SECRET_IN_CONFIG", message, hint, key)
 
 
-def _folder_problems(key: str, value: Any, run: str) -> Iterator[Problem]:
-    """Training's working folder is `launch/`, so a relative name lies there."""
+def output_problems(key: str, value: Any, run: str) -> Iterator[Problem]:
+    """A finding if training would write outside of its run. Its working folder is `launch/`: a relative name lies there."""
     folder = os.path.normpath(os.path.join(run, "launch", str(value)))
     ours = [os.path.join(run, name) for name in ("launch", "metrics", "checkpoints")]
     if "://" in str(value) or not any(folder == own or folder.startswith(own + os.sep) for own in ours):

@@ -5,7 +5,7 @@ Light on purpose: the worker imports it before training's exec.
 
 import os
 
-from loopai_trainer.rules import launch_env
+from loopai_trainer.rules import host_env, launch_env
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,15 +15,6 @@ if TYPE_CHECKING:
 
 CONFIG_NAME = "train.yaml"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-ALLOWED = frozenset((
-    "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "SHELL",
-    "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH", "NUMEXPR_NUM_THREADS", "GLOO_SOCKET_IFNAME",
-))  # fmt: skip
-ALLOWED_STARTS = ("LC_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "UCX_", "FI_")
-"""What passes from the worker's environment: how the host is, not what is trained. Everything else stays behind:
-USE_V1 and USE_RAY switch to another trainer, ALLOW_EXTRA_ARGS hides misspelt keys, NPROC_PER_NODE and WORLD_SIZE
-change the batch, USE_*_HUB, HF_* and PYTHONPATH change what is loaded (read in LLaMA-Factory 0.9.5)."""
 
 OWNED = frozenset((
     "PATH", "HOME", "TMPDIR", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED", "PYTHONPATH", "PYTHONHOME",
@@ -53,9 +44,13 @@ def build_launch(approved: "ApprovedPlan", paths: "LaunchPaths", inherited: "Map
 
 
 def environment(plan: "Plan", paths: "LaunchPaths", inherited: "Mapping[str, str]") -> "dict[str, str]":
-    """Training's complete environment: an allow-list of the worker's, the approved additions, the launcher's own."""
+    """Training's complete environment: what the plan holds of the host's, its additions, and the launcher's own.
+
+    Nothing else passes: USE_V1 and USE_RAY switch to another trainer, ALLOW_EXTRA_ARGS hides misspelt keys, WORLD_SIZE
+    changes the batch, USE_*_HUB, HF_* and PYTHONPATH change what is loaded (read in LLaMA-Factory 0.9.5).
+    """
     launch = plan.loopai["launch"]
-    env = {name: value for name, value in inherited.items() if _passes(name)}
+    env = host_env.reaching(launch, inherited)
     env.update({n: inherited[n] for n in launch.get("pass_env") or () if launch_env.is_passable(n) and n in inherited})
     env.update({n: str(value) for n, value in (launch.get("env") or {}).items() if launch_env.is_settable(n)})
     env = {name: value for name, value in env.items() if name not in OWNED}
@@ -111,10 +106,6 @@ def launch_problems(plan: "Plan") -> "list[Problem]":
     message = f"port {value} is taken" + (f" by process {holder}" if holder else "")
     hint = "wait for that process, or leave MASTER_PORT out: a free port is found then"
     return [Problem("error", "NO_PORT", "host", message, hint, field=field)]
-
-
-def _passes(name: str) -> bool:
-    return name in ALLOWED or name.startswith(ALLOWED_STARTS)
 
 
 def _folders(paths: "LaunchPaths") -> "dict[str, str]":

@@ -60,7 +60,7 @@ def read_model_folder(path: str) -> ModelFolder:
     if not names:
         hint = "copy the model's *.safetensors there"
         problems.append(_problem("WEIGHTS_MISSING", f"no weights in {path}", hint, path))
-    faults = list(_weight_problems(path, names))
+    faults = [*_outside_problems(path, names), *_weight_problems(path, names)]
     if not index and names and all(map(_SHARD.search, names)):
         message = f"{path} holds shards of weights ({names[0]}, ...) without their index: they would not be found"
         faults.append(_problem("SHARD_INDEX_MISSING", message, f"put {_INDEXES[0]} there", path))
@@ -127,6 +127,15 @@ def _weight_files(path: str) -> list[str]:
     names = sorted(os.listdir(path))
     found = [name for name in names if name.endswith(".safetensors") and not name.startswith("adapter_")]
     return found or [name for name in names if name.startswith("pytorch_model") and name.endswith(".bin")]
+
+
+def _outside_problems(path: str, names: list[str]) -> Iterator[Problem]:
+    """Shards that the index sends a loader out of the folder for: the fingerprint covers the folder alone."""
+    for name in names:
+        if os.path.isabs(name) or os.path.normpath(name).startswith(".."):
+            hint = "put the shard into the model's folder, and its bare name into the index"
+            message = f"the index names {name}, which lies outside of the folder and would be read unchecked"
+            yield _problem("MODEL_REACHES_OUT", message, hint, path)
 
 
 def _weight_problems(path: str, names: list[str]) -> Iterator[Problem]:

@@ -103,3 +103,26 @@ def test_progress_ends_at_the_total(model, tmp_path):
     total = 1000 + 23 + 1
     assert seen[-1] == (total, total)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_weights_that_are_not_read_go_by_name_size_and_times(model):
+    weights = model / "model.safetensors"
+    known = fingerprint_model(str(model), weights_read=False).fingerprint
+    assert known != fingerprint_model(str(model)).fingerprint
+    assert fingerprint_model(str(model), weights_read=False).fingerprint == known
+    status = os.stat(weights)
+    weights.write_bytes(b"v" * 1000)
+    os.utime(weights, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert fingerprint_model(str(model), weights_read=False).fingerprint != known  # ctime cannot be set back
+
+
+def test_the_other_files_are_read_all_the_same(model):
+    known = fingerprint_model(str(model), weights_read=False).fingerprint
+    (model / "sub" / "notes.txt").write_text("y")
+    assert fingerprint_model(str(model), weights_read=False).fingerprint != known
+
+
+def test_progress_counts_what_is_read(model):
+    heard = []
+    fingerprint_model(str(model), None, lambda done, total: heard.append((done, total)), weights_read=False)
+    assert heard[-1] == (24, 24)

@@ -117,3 +117,42 @@ def test_helpers_are_refused_until_something_starts_them():
     with pytest.raises(TrainingFailed):
         launching.only_main(Launch(MAIN, helpers=(MAIN,)))
     assert launching.only_main(Launch(MAIN)) is MAIN
+
+
+def test_what_was_planted_in_launch_is_gone_before_training(run, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    planted = Path(run.cache, "huggingface", "modules", "x.py")
+    planted.parent.mkdir(parents=True)
+    planted.write_text("evil")
+    Path(run.launch, "libcuda.so.1").write_bytes(b"evil")
+    Path(run.launch, "link").symlink_to(outside)
+    tmp = launching.make_folders(run)
+    left = {path for path in Path(run.launch).rglob("*") if path.is_file() or path.is_symlink()}
+    assert left == set()
+    assert (outside / "kept").exists()
+    if not tmp.startswith(run.path):
+        os.rmdir(tmp)
+
+
+def test_a_launch_folder_that_is_a_link_is_replaced(run, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    os.symlink(outside, run.launch)
+    tmp = launching.make_folders(run)
+    assert not os.path.islink(run.launch)
+    assert (outside / "kept").exists()
+    if not tmp.startswith(run.path):
+        os.rmdir(tmp)
+
+
+def test_a_short_tmp_that_is_used_again_is_empty(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", "/tmp")
+    run = RunDir(str(tmp_path / ("x" * 60) / "v1"))
+    path = launching.make_folders(run)
+    Path(path, "planted").touch()
+    assert launching.make_folders(run) == path
+    assert os.listdir(path) == []
+    os.rmdir(path)

@@ -8,7 +8,7 @@ from fakes.sft_plans import make_paths, make_plan
 from loopai_trainer.backends.llamafactory_sft import launch as launches
 from loopai_trainer.backends.llamafactory_sft.launch import build_launch, launch_problems
 from loopai_trainer.rules import plan as plans
-from loopai_trainer.rules import yaml_text
+from loopai_trainer.rules import host_env, yaml_text
 
 CASES = Path(__file__).parents[3] / "cases" / "config"
 
@@ -53,10 +53,21 @@ def test_what_changes_an_approved_run_is_left_behind(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["LANG", "LC_ALL", "TZ", "USER", "LD_LIBRARY_PATH", "CUDA_HOME", "NCCL_IB_HCA", "OMP_NUM_THREADS"]
+    "name", ["LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "NCCL_IB_HCA", "OMP_NUM_THREADS"]
 )
-def test_what_describes_the_host_passes(tmp_path, name):
-    assert build(tmp_path / "run", {name: "x"}).main.env[name] == "x"
+def test_what_describes_the_host_has_the_approved_value(tmp_path, name):
+    launch = {"host_env": {name: "approved"}}
+    assert build(tmp_path / "run", {name: "x"}, launch=launch).main.env[name] == "approved"
+    assert name not in build(tmp_path / "other", {name: "x"}).main.env
+
+
+def test_who_starts_it_passes(tmp_path):
+    assert build(tmp_path / "run", {"USER": "me", "SHELL": "/bin/sh"}).main.env["USER"] == "me"
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "PYTHONPATH", "USER", "HF_HOME"])
+def test_a_plan_cannot_pass_off_anything_as_the_hosts(tmp_path, name):
+    assert build(tmp_path / "run", {}, launch={"host_env": {name: "x"}}).main.env.get(name) != "x"
 
 
 def test_caches_home_and_temp_lie_inside_the_run(tmp_path):
@@ -129,5 +140,5 @@ def test_without_a_fixed_port_or_torchrun_there_is_nothing_to_check(tmp_path):
 
 
 def test_owned_and_allowed_names_do_not_overlap():
-    assert not launches.OWNED & launches.ALLOWED
-    assert not [name for name in launches.OWNED if name.startswith(launches.ALLOWED_STARTS)]
+    assert not launches.OWNED & {*host_env.PINNED, *host_env.LIVE}
+    assert not [name for name in launches.OWNED if name.startswith(host_env.PINNED_STARTS)]

@@ -129,3 +129,12 @@ def test_pointers_in_place_of_small_files(model, name):
 def test_a_torn_tokenizer(model, name):
     (model / name).write_text((model / name).read_text()[:-9])
     assert codes(model) == ["TOKENIZER_DAMAGED"]
+
+
+@pytest.mark.parametrize(
+    "name", ["../other/model-00001-of-00001.safetensors", "/models/x.safetensors", "a/../../x.safetensors"]
+)
+def test_an_index_that_leads_out_of_the_folder_is_refused(model, name):
+    (model / "model.safetensors").unlink()
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"lm_head.weight": name}}))
+    assert "MODEL_REACHES_OUT" in codes(model)
