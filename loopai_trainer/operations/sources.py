@@ -17,6 +17,8 @@ from loopai_trainer.rules import settings as rules
 from loopai_trainer.rules import yaml_text
 
 DEFAULT_STAGES = {"llamafactory": "sft", "verl": "grpo"}
+DEFAULT_TEMPLATES = {"sft": "qwen_full_sft", "grpo": "verl_grpo_vllm"}
+"""The bundled template of each stage (spec/001, "Prefill Guidance")."""
 
 
 _OTHERS_PREFIXES = ("trainer_", "train_output_", "training_", "verl_", "swanlab_")
@@ -152,9 +154,10 @@ def _framework(
 
 
 def _general(stage: str) -> tuple[Field, ...]:
-    # The stage's default depends on the framework, the task type of spec/001; everything else stands in the table.
+    # These defaults depend on framework and task type (spec/001); everything else stands in the table.
+    defaults = {"train_stage": stage, "train_input_config_template_path": DEFAULT_TEMPLATES.get(stage)}
     return tuple(
-        Field(**{**_as_keywords(field), "default": stage}) if field.name == "train_stage" else field
+        Field(**{**_as_keywords(field), "default": defaults[field.name]}) if field.name in defaults else field
         for field in rules.GENERAL
     )
 

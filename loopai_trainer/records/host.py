@@ -14,12 +14,14 @@ class EnvironmentSpec:
     """What `trainer setup` installs for a backend. `constraints`: the text of a pip constraints file.
 
     `smoke`: Python code that has to run in the new environment, since installed metadata alone proves little.
+    `conda_name`: the conda environment that is taken where setup has made none; empty: none is.
     """
 
     name: str
     requirements: tuple[str, ...]
     constraints: str
     smoke: str
+    conda_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
