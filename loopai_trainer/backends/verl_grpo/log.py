@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Rewards and rollouts print what a model made up: of Ray's workers only the task runner's own lines count.
 _RUNNER = r"^\(TaskRunner\w* pid=\d+(?:, ip=[\w.:]+)?\) "
 _OWN = _RUNNER + r"(?:INFO:[\d-]+ [\d:,]+:)?"
+_BAR = rf"(?:{_RUNNER})?"
+"""A progress bar begins with a carriage return, which takes the prefix away from it."""
 _SIZES = re.compile(
     _RUNNER + r"INFO:[\d-]+ [\d:,]+:train and validate dataloader initialized, "
     r"train dataset size: (\d+), val dataset size: (\d+)$"
@@ -31,11 +33,11 @@ PHASES = tuple(
     for pattern, name in (
         (r"^\[validate_config\] ", "starting_ray"),
         (r"^[\d-]+ [\d:,]+\s+INFO worker\.py:\d+ -- Started a local Ray instance", "starting_workers"),
-        (_OWN + r"Using dataset class: ", "loading_data"),
+        (_BAR + r"Generating train split: ", "loading_data"),
         (_OWN + r"train and validate dataloader initialized", "loading_model"),
         (_OWN + r"colocated worker base class ", "loading_model"),
         (_OWN + r"all initialize finished, ready to fit", "generating"),
-        (_OWN + r"Training Progress:", "training"),
+        (_BAR + r"Training Progress: ", "training"),
     )
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

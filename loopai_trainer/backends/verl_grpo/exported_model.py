@@ -1,0 +1,203 @@
+"""Judges an exported model folder against the base model that training started from, without loading either.
+
+Weights: the names and shapes of the base, one float format, finite. Everything beside them: as the base has it, since
+reinforcement learning changes weights alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from loopai_trainer.backends.verl_grpo.checkpoints import TOKENIZER_FILES, json_object
+from loopai_trainer.files import safetensors
+from loopai_trainer.records import Problem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+CONFIG = "config.json"
+GENERATION = "generation_config.json"
+TOKENIZER = "tokenizer.json"
+INDEX = "model.safetensors.index.json"
+FORMATS = frozenset(("BF16", "F16", "F32"))
+
+ARCHITECTURE = (
+    "model_type", "architectures", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "vocab_size", "tie_word_embeddings", "max_position_embeddings", "num_experts",
+)  # fmt: skip
+"""Keys of config.json that decide what the weights mean; the others are rewritten by every version of transformers."""
+
+_NOT_SETTINGS = frozenset(("transformers_version", "_from_model_config"))
+_TEMPLATE = "chat_template.jinja"
+_TIED = "lm_head.weight"
+_NAMED_AT_MOST = 3
+_SMALLEST_SHARE = 0.5
+"""A vocabulary of fewer tokens than half of the model's rows has been lost (padding of the rows is far less)."""
+
+
+def problems(base: str, folder: str) -> list[Problem]:
+    """Everything that is wrong with the model in `folder`; empty: it can be loaded and used like `base`."""
+    if not os.path.isdir(folder):
+        return [_problem("EXPORT_MISSING", f"there is no model folder {folder}", "export it again", folder)]
+    return [
+        *config_problems(base, folder),
+        *_weight_problems(base, folder),
+    ]
+
+
+def config_problems(base: str, folder: str) -> Iterator[Problem]:
+    """What differs beside the weights: architecture, tokenizer, generation settings, chat template."""
+    path = os.path.join(folder, CONFIG)
+    config, wanted = json_object(path), json_object(os.path.join(base, CONFIG))
+    if config is None:
+        yield _problem("EXPORT_CONFIG", f"{path} is missing or no JSON object", f"copy {CONFIG} from {base}", path)
+        return
+    for key, value in (wanted or {}).items():
+        if key in ARCHITECTURE and config.get(key) != value:
+            message = f"{CONFIG}: {key} is not the base model's\n  expected: {value}\n  got:      {config.get(key)}"
+            yield _problem("EXPORT_CONFIG", message, f"copy {CONFIG} from {base}", path)
+    yield from _tokenizer_problems(base, folder, config)
+    yield from _generation_problems(base, folder)
+    if chat_template(folder) != chat_template(base):
+        message = "the chat template is not the base model's"
+        yield _problem("EXPORT_TOKENIZER", message, f"copy the tokenizer's files from {base}", folder)
+
+
+def chat_template(folder: str) -> str:
+    """The model's chat template; empty if it has none."""
+    try:
+        with open(os.path.join(folder, _TEMPLATE), encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, ValueError):
+        told = (json_object(os.path.join(folder, "tokenizer_config.json")) or {}).get("chat_template")
+    return told.strip() if isinstance(told, str) else json.dumps(told) if told else ""
+
+
+def _tokenizer_problems(base: str, folder: str, config: Mapping[str, Any]) -> Iterator[Problem]:
+    hint = f"copy the tokenizer's files ({', '.join(_tokenizer_files(base)) or 'tokenizer.json'}) from {base}"
+    if not _tokenizer_files(folder):
+        yield _problem("EXPORT_TOKENIZER", f"{folder} has no tokenizer", hint, folder)
+        return
+    path = os.path.join(folder, TOKENIZER)
+    if not os.path.isfile(path):
+        return
+    found = _vocabulary(path)
+    wanted = _vocabulary(os.path.join(base, TOKENIZER))
+    rows = config.get("vocab_size")
+    if wanted and found != wanted:
+        message = (
+            f"{TOKENIZER} has another vocabulary than the base model's ({len(found)} tokens against {len(wanted)})"
+        )
+        yield _problem("EXPORT_TOKENIZER", message, hint, path)
+    elif isinstance(rows, int) and len(found) < _SMALLEST_SHARE * rows:
+        noun = "entry" if len(found) == 1 else "entries"
+        message = f"{TOKENIZER} has {len(found)} {noun} against vocab_size {rows}"
+        yield _problem("EXPORT_TOKENIZER", message, hint, path)
+
+
+def _generation_problems(base: str, folder: str) -> Iterator[Problem]:
+    path = os.path.join(folder, GENERATION)
+    wanted = json_object(os.path.join(base, GENERATION))
+    if wanted is None:
+        return
+    found = json_object(path) or {}
+    differing = [key for key, value in wanted.items() if key not in _NOT_SETTINGS and found.get(key) != value]
+    if differing:
+        message = f"{GENERATION} differs from the base model's in {', '.join(differing)}"
+        yield _problem("EXPORT_GENERATION", message, f"copy {GENERATION} from {base}", path)
+
+
+def _weight_problems(base: str, folder: str) -> Iterator[Problem]:
+    names = weight_files(folder)
+    if not names:
+        yield _problem("EXPORT_WEIGHTS", f"{folder} has no safetensors weights", "export it again", folder)
+        return
+    tensors: dict[str, safetensors.Tensor] = {}
+    for name in names:
+        path = os.path.join(folder, name)
+        try:
+            tensors |= {tensor.name: tensor for tensor in safetensors.read_header(path)}
+            spoilt = safetensors.not_finite(path)
+        except FileNotFoundError:
+            yield _problem("EXPORT_WEIGHTS", f"{name} is missing", "export it again", path)
+            return
+        except safetensors.Damaged as error:
+            yield _problem("EXPORT_WEIGHTS", f"{name}: {error}", "export it again", path)
+            return
+        if spoilt:
+            message = f"{name}: the tensor {spoilt} holds NaN or Inf"
+            yield _problem("EXPORT_NOT_FINITE", message, "export an earlier step, from before it diverged", path)
+    formats = {tensor.dtype for tensor in tensors.values()}
+    if len(formats) > 1 or not formats <= FORMATS:
+        message = f"the weights have the formats {', '.join(sorted(formats))}"
+        yield _problem("EXPORT_WEIGHTS", message, "export it again", folder)
+    yield from _shape_problems(base, folder, {name: tensor.shape for name, tensor in tensors.items()})
+
+
+def _shape_problems(base: str, folder: str, found: dict[str, tuple[int, ...]]) -> Iterator[Problem]:
+    """Against the base's own headers; a base of another file format has none to compare with."""
+    try:
+        paths = [os.path.join(base, name) for name in weight_files(base)]
+        wanted = {tensor.name: tensor.shape for path in paths for tensor in safetensors.read_header(path)}
+    except (OSError, safetensors.Damaged):
+        return
+    if not wanted:
+        return
+    if (json_object(os.path.join(folder, CONFIG)) or {}).get("tie_word_embeddings"):
+        found, wanted = ({n: s for n, s in shapes.items() if n != _TIED} for shapes in (found, wanted))
+    differing = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
+    if differing:
+        first = differing[0]
+        message = (
+            f"{len(differing)} weights are not those of the base model ({_shown(differing)})\n"
+            f"  expected: {first} {_shape(wanted.get(first))}\n  got:      {first} {_shape(found.get(first))}"
+        )
+        yield _problem("EXPORT_WEIGHTS", message, "export it again, and report it if it happens again", folder)
+
+
+def weight_files(folder: str) -> list[str]:
+    """The weight files that a loader would read: one whole file, else those of the index, else all."""
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    if "model.safetensors" in names:
+        return ["model.safetensors"]
+    mapping = (json_object(os.path.join(folder, INDEX)) or {}).get("weight_map")
+    if isinstance(mapping, dict):
+        return sorted({str(name) for name in mapping.values()})
+    return [name for name in names if name.endswith(".safetensors") and not name.startswith("adapter_")]
+
+
+def _vocabulary(path: str) -> dict[str, object]:
+    """Token -> id (or score), added tokens included."""
+    document = json_object(path) or {}
+    model = document.get("model")
+    told = model.get("vocab") if isinstance(model, dict) else None
+    found: dict[str, object] = {}
+    if isinstance(told, dict):
+        found |= told
+    elif isinstance(told, list):  # Unigram: [token, score]
+        found |= {str(entry[0]): number for number, entry in enumerate(told) if isinstance(entry, list) and entry}
+    added = document.get("added_tokens")
+    for entry in added if isinstance(added, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("content"), str):
+            found[entry["content"]] = entry.get("id")
+    return found
+
+
+def _tokenizer_files(folder: str) -> list[str]:
+    return [name for name in TOKENIZER_FILES if os.path.isfile(os.path.join(folder, name))]
+
+
+def _shown(names: list[str]) -> str:
+    more = ", ..." if len(names) > _NAMED_AT_MOST else ""
+    return ", ".join(names[:_NAMED_AT_MOST]) + more
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "none" if shape is None else str(list(shape))
+
+
+def _problem(code: str, message: str, hint: str, path: str) -> Problem:
+    return Problem("error", code, "model", message, hint, path=path)
