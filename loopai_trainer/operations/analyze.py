@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from loopai_trainer import backends
+from loopai_trainer.backends.verl_grpo.metrics import DEFAULT_METRIC
 from loopai_trainer.errors import ConfigError, NotFound, SettingsError
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations import targets
@@ -16,7 +17,7 @@ from loopai_trainer.operations.answer import Answer
 from loopai_trainer.records import Plan
 from loopai_trainer.results import curve, points
 from loopai_trainer.results.analysis import TRAINER_LOG, TRAINER_STATE, VERL_METRICS, Reader, Rule, analyze_folder
-from loopai_trainer.results.verl_folder import DEFAULT_METRIC, TRACKER, VerlFolder
+from loopai_trainer.results.verl_tracker import TRACKER
 from loopai_trainer.rules import plan as plans
 
 VERL_RULE = Rule(DEFAULT_METRIC, "max", losses_decide=False)
@@ -100,7 +101,7 @@ def _source(path: str) -> _Source:
 
 def _unplanned(framework: str, remarks: tuple[str, ...]) -> _Source:
     if framework == "verl":
-        return _Source(framework, VerlFolder(), VERL_RULE, remarks)
+        return _Source(framework, backends.get("verl", "grpo"), VERL_RULE, remarks)
     return _Source("llamafactory", backends.get("llamafactory", "sft"), Rule(), remarks)
 
 

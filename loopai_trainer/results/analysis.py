@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.records import BestMetric, Checkpoint, MetricRow, Mode, Selection
-from loopai_trainer.results import large_log, metric_files, verl_folder
+from loopai_trainer.results import large_log, metric_files, verl_tracker
 from loopai_trainer.rules import selection
 from loopai_trainer.rules.series import MEASURED, diverged_from, latest
 
@@ -244,8 +244,8 @@ def _tracker_warnings(folders: Iterable[str], checkpoints: Sequence[Checkpoint])
     complete: Mapping[int, bool] = {checkpoint.step: checkpoint.complete for checkpoint in checkpoints}
     warnings = []
     for folder in folders:
-        step = verl_folder.tracked_step(folder)
+        step = verl_tracker.tracked_step(folder)
         if step is not None and not complete.get(step, False):
             state = "is not complete" if step in complete else "is not there"
-            warnings.append(f"{verl_folder.TRACKER} says {step}, but global_step_{step} {state}")
+            warnings.append(f"{verl_tracker.TRACKER} says {step}, but global_step_{step} {state}")
     return warnings

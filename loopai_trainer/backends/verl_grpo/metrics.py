@@ -24,7 +24,6 @@ DEFAULT_METRIC = "val-core/*/acc/mean@*"
 
 _VALIDATION = "val-"
 _BOOKKEEPING = "training/"
-_MODES: "Mapping[str, Mode]" = {"max": "max", "maximize": "max", "min": "min", "minimize": "min"}
 
 
 def metrics_file(paths: "LaunchPaths") -> str:
@@ -54,11 +53,12 @@ def lost(plan: "Plan", row: MetricRow) -> str:
 
 
 def selection(plan: "Plan") -> "tuple[str | None, Mode | None]":
-    """(metric, mode) of the approved YAML; an unknown mode is given as it stands, for the general rule to refuse."""
-    metric = plan.result.get("selection_metric") or DEFAULT_METRIC
-    told = plan.result.get("selection_mode") or "max"
-    mode: Mode = _MODES.get(str(told), told)
-    return str(metric), mode
+    """(metric, mode) of the approved YAML, spec/001's defaults where it says nothing.
+
+    A mode other than min and max is given as it stands, for the general rule to refuse.
+    """
+    mode: Mode = plan.result.get("selection_mode") or "max"
+    return str(plan.result.get("selection_metric") or DEFAULT_METRIC), mode
 
 
 def _selects(plan: "Plan", name: str) -> bool:

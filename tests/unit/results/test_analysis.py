@@ -11,7 +11,6 @@ from loopai_trainer import backends
 from loopai_trainer.errors import ConfigError
 from loopai_trainer.results import large_log
 from loopai_trainer.results.analysis import Rule, analyze_folder
-from loopai_trainer.results.verl_folder import VerlFolder
 
 CASES = Path(__file__).parents[2] / "cases" / "results"
 VERL = Rule("val-core/*/acc/mean@*", "max", losses_decide=False)
@@ -23,7 +22,7 @@ def sft(path, **rule):
 
 
 def verl(path):
-    return analyze_folder(str(path), VerlFolder(), VERL)
+    return analyze_folder(str(path), backends.get("verl", "grpo"), VERL)
 
 
 @pytest.fixture

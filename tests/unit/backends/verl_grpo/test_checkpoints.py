@@ -1,15 +1,14 @@
-"""results.verl_folder: metric lines and complete checkpoints."""
+"""backends.verl_grpo.checkpoints: which of verl's checkpoints are whole."""
 
 import json
-import math
 import shutil
 from pathlib import Path
 
 import pytest
 
-from loopai_trainer.results.verl_folder import VerlFolder, tracked_step
+from loopai_trainer.backends.verl_grpo.checkpoints import find_checkpoints
 
-CASES = Path(__file__).parents[2] / "cases" / "results"
+CASES = Path(__file__).parents[3] / "cases" / "results"
 SHARD = b"a shard"
 
 
@@ -24,29 +23,8 @@ def folder(tmp_path):
 
 
 def only(folder):
-    (checkpoint,) = VerlFolder().find_checkpoints(str(folder))
+    (checkpoint,) = find_checkpoints(str(folder))
     return checkpoint
-
-
-def test_rows_are_split_by_kind_and_null_is_nan():
-    line = (
-        b'{"step": 5, "data": {"val-core/a/acc/mean@1": 0.3, "actor/loss": null, "training/global_step": 5, "x": "y"}}'
-    )
-    train, val = VerlFolder().read_metrics([line])
-    assert (train.step, train.kind, val.kind, val.values) == (5, "train", "val", {"val-core/a/acc/mean@1": 0.3})
-    assert math.isnan(train.values["actor/loss"])
-
-
-def test_a_validation_line_is_no_training_point():
-    line = b'{"step": 5, "data": {"val-core/a/acc/mean@1": 0.3, "training/global_step": 5}}'
-    assert [row.kind for row in VerlFolder().read_metrics([line])] == ["val"]
-
-
-@pytest.mark.parametrize(
-    "line", [b"", b"{", b"5", b'{"step": 5}', b'{"step": true, "data": {}}', b'{"step": 1, "data": []}', b"[" * 99999]
-)
-def test_rubbish_gives_no_row(line):
-    assert VerlFolder().read_metrics([line]) == []
 
 
 def test_all_shards_make_it_complete(folder):
@@ -127,12 +105,5 @@ def test_without_a_world_size_the_names_of_the_shards_tell_it(folder, config):
 def test_other_names_are_no_checkpoints(tmp_path):
     for name in ("global_step_", "global_step_x", "checkpoint-5"):
         (tmp_path / name).mkdir()
-    assert VerlFolder().find_checkpoints(str(tmp_path)) == []
-    assert VerlFolder().find_checkpoints(str(tmp_path / "none")) == []
-
-
-@pytest.mark.parametrize(("content", "step"), [("30", 30), ("30\n", 30), ("", None), ("x", None)])
-def test_tracker(tmp_path, content, step):
-    (tmp_path / "latest_checkpointed_iteration.txt").write_text(content)
-    assert tracked_step(str(tmp_path)) == step
-    assert tracked_step(str(tmp_path / "none")) is None
+    assert find_checkpoints(str(tmp_path)) == []
+    assert find_checkpoints(str(tmp_path / "none")) == []
