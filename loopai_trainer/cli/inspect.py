@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from functools import partial
+from typing import Annotated
 
 import typer
 
@@ -14,10 +16,19 @@ HELP = "Re-check a prepared YAML after edits and show it with its present hash. 
 
 
 def command(
-    config: options.Config, json: options.Json = False, no_color: options.NoColor = False, quiet: options.Quiet = False
+    config: options.Config,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Take the inputs that the YAML names into it, as they are now.")
+    ] = False,
+    json: options.Json = False,
+    no_color: options.NoColor = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Parse; one operation; one view."""
+    from loopai_trainer.cli.progress import bytes_progress
     from loopai_trainer.operations.inspect import inspect
 
     output = Output(json=json, no_color=no_color, quiet=quiet)
-    raise typer.Exit(finish(NAME, output, lambda: inspect(config, os.environ)))
+    progress = bytes_progress(output)
+    operation = partial(inspect, config, os.environ, refresh_inputs=refresh, progress=progress)
+    raise typer.Exit(finish(NAME, output, operation))

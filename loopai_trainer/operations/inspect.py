@@ -3,28 +3,59 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from loopai_trainer import backends
 from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import environments
-from loopai_trainer.operations import inputs
+from loopai_trainer.operations import approval_policy, approvals, inputs, resolving, rounds, run_place
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.prepared_config import check_identity, read_config, run_of_config
-from loopai_trainer.operations.review import approval_data, refuse, review
+from loopai_trainer.operations.refresh import refresh
+from loopai_trainer.operations.reserved_block import reserved_problems
+from loopai_trainer.operations.review import Review, approval_data, refuse, review
 from loopai_trainer.records import Plan
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules import yaml_text
 
+Progress = Callable[[str, int, int], None]
+"""(what, bytes done, bytes in all): for the terminal."""
 
-def inspect(config_path: str, environ: Mapping[str, str]) -> Answer:
+
+class Examined(NamedTuple):
+    """A prepared YAML that was found good as it stands. `since`: the difference to the last approved round."""
+
+    plan: Plan
+    found: Review
+    since: dict[str, Any] | None
+
+
+def inspect(
+    config_path: str, environ: Mapping[str, str], *, refresh_inputs: bool = False, progress: Progress | None = None
+) -> Answer:
     """Everything that prepare checked is checked again, inputs included. Raises a TrainerError with all problems.
 
-    Nothing that training reads is written; the time of a good inspection is noted in plan.json, since an approval's
-    life is counted from it (interface section 6).
+    Nothing that training reads is written, unless `refresh_inputs` takes present inputs into the YAML; the time of a
+    good inspection is noted in plan.json, since an approval's life is counted from it (interface section 6).
     """
     run = run_of_config(config_path)
+    rewritten = refresh(run, environ, progress) if refresh_inputs else None
+    examined = examine(run, environ, progress)
+    plan, found = examined.plan, examined.found
+    note_inspection(run, examined)
+    approved = approvals.standing(run, plan) is not None
+    following = approval_policy.next_command(plan, run, environ, approved=approved)
+    data = approval_data(plan, run, found.summary, found.warnings, diff=examined.since, next_command=following)
+    if refresh_inputs:
+        data["refreshed"] = rewritten
+    message = f"{run.config} is as it should be; nothing was started"
+    return Answer("inspect", data, status="approved" if approved else "prepared", message=message)
+
+
+def examine(run: RunDir, environ: Mapping[str, str], progress: Progress | None = None) -> Examined:
+    """Check a prepared YAML as prepare did. Writes nothing. Raises a TrainerError with all problems found."""
     data = read_config(run)
     plan = plans.read(data, run.config)
     check_identity(plan, run)
@@ -32,30 +63,31 @@ def inspect(config_path: str, environ: Mapping[str, str]) -> Answer:
     environment = environments.resolve(plan.loopai["backend"]["environment"], plan.framework, environ)
     versions = backend.probe(environment)
     document = yaml_text.load(plan.text, run.config, "config")
-    found = review(plan, backend, versions, document.lines, run)
-    if found.errors:
-        raise refuse(found.errors, run.config)
-    inputs.verify(plan, backend, environ)
-    _note_inspection(run, plan)
-    message = f"{run.config} is as it should be; nothing was started"
-    return Answer(
-        "inspect", approval_data(plan, run, found.summary, found.warnings), status="prepared", message=message
-    )
+    found = review(plan, backend, versions, document.lines, run, environ=environ)
+    paths = run_place.launch_paths(run)
+    errors = [
+        *found.errors,
+        *reserved_problems(plan.loopai, document.lines, run),
+        *resolving.changed(plan, backend, environ, paths),
+    ]
+    if errors:
+        raise refuse(errors, run.config)
+    inputs.verify(plan, backend, environ, progress=progress)
+    return Examined(plan, found, rounds.since_approved(run, plan.text))
 
 
-def _note_inspection(run: RunDir, plan: Plan) -> None:
+def note_inspection(run: RunDir, examined: Examined) -> None:
+    """Write down in plan.json that the YAML was found good as it stands, and what it changes since the last round."""
     try:
         noted = atomic.read_json(run.plan)
         if noted is not None:
-            atomic.write_json(
-                run.plan,
-                {
-                    **noted,
-                    "inspected_at": time.time(),
-                    "config_sha256": plan.sha256,
-                    "config_yaml": plan.text,
-                },
-            )
+            found = {
+                "inspected_at": time.time(),
+                "config_sha256": examined.plan.sha256,
+                "config_yaml": examined.plan.text,
+                "reserved": examined.plan.loopai,
+            }
+            atomic.write_json(run.plan, {**noted, **found, **approvals.moment(), **rounds.noted(examined.since)})
     except (OSError, ValueError):
         # A directory that cannot be written (a sandbox) must not keep a person from reading the plan.
         pass

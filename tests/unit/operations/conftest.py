@@ -1,14 +1,17 @@
 """A place to prepare in: a stand-in LLaMA-Factory environment (metadata and argument classes), model and data."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 from fakes.llamafactory_env import make_environment
 from fakes.sft_plans import make_model_folder
 
+from loopai_trainer.host import clocks
 from loopai_trainer.operations.prepare import prepare
 from loopai_trainer.operations.sources import Request
+from loopai_trainer.rules import approval
 
 TEMPLATE = """finetuning_type: full
 template: qwen
@@ -61,3 +64,28 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
+
+
+class SetClock:
+    """A wall clock to be set; the time since boot goes its own way."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+        self.boot_id = "b1"
+        self.boot_s = 1000.0
+
+    def forward(self, seconds: float) -> None:
+        self.now += seconds
+        self.boot_s += seconds
+
+    def read(self) -> approval.Clock:
+        return approval.Clock(self.now, self.boot_id, self.boot_s)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
+    """The clock that approvals are held against."""
+    found = SetClock()
+    monkeypatch.setattr(clocks, "read", found.read)
+    monkeypatch.setattr(time, "time", lambda: found.now)
+    return found

@@ -1,0 +1,90 @@
+"""`trainer` in a real pseudo-terminal of its own: what a person sees, and what they type."""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+
+LIMIT_S = 60.0
+
+CALLER = """
+import json, os, sys
+terminal, stdout, parents = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+fd = os.open(terminal, os.O_RDWR)  # the first terminal that a session's leader opens becomes its own (tty(4))
+for number in (0, 1, 2):
+    if number != 1 or not stdout:
+        os.dup2(fd, number)
+if stdout:
+    os.dup2(os.open(stdout, os.O_WRONLY | os.O_CREAT, 0o600), 1)
+from loopai_trainer.host import ancestry
+ancestry.command_lines = lambda: parents  # the tests themselves may run below a coding agent
+from loopai_trainer.cli.fast import main
+sys.argv = ["trainer", *sys.argv[4:]]
+sys.exit(main())
+"""
+
+
+class Terminal:
+    """One call of `trainer` at a terminal of 80 columns; `stdout`: a file that its stdout goes to instead."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        parents: Sequence[Sequence[str]] = (("bash",),),
+        stdout: str = "",
+        columns: int = 80,
+    ) -> None:
+        self.seen = ""
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        name = os.ttyname(slave)
+        self.name = name
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", CALLER, name, stdout, json.dumps(parents), *words],
+            env={**env, "TERM": "xterm", "NO_COLOR": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._slave = slave  # kept open, so that the master never reads an error before the child has opened it
+
+    def wait_for(self, text: str) -> str:
+        """All that was seen, once `text` is among it."""
+        self._read_until(lambda: text in self.seen)
+        return self.seen
+
+    def type(self, text: str) -> None:
+        """What a person types, with its newline."""
+        os.write(self._master, text.encode())
+
+    def end(self) -> tuple[int, str]:
+        """(exit code, all that was seen)."""
+        self._read_until(lambda: self._process.poll() is not None)
+        while select.select([self._master], [], [], 0.05)[0]:
+            self._read()
+        os.close(self._slave)
+        os.close(self._master)
+        return self._process.returncode, self.seen
+
+    def _read_until(self, condition) -> None:
+        until = time.monotonic() + LIMIT_S
+        while not condition():
+            if time.monotonic() > until:
+                self._process.kill()
+                self._process.wait()
+                raise AssertionError(f"it did not come: {self.seen[-2000:]}")
+            if select.select([self._master], [], [], 0.05)[0]:
+                self._read()
+
+    def _read(self) -> None:
+        self.seen += os.read(self._master, 65536).decode("utf-8", "replace").replace("\r\n", "\n")
