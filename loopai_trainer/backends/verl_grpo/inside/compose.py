@@ -8,11 +8,13 @@ import difflib
 import json
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 PRIMARY = "ppo_trainer"
 
 
-def config_folder():
+def config_folder() -> str:
     """The folder of verl's Hydra files, without importing verl."""
     from importlib.util import find_spec
 
@@ -22,7 +24,7 @@ def config_folder():
     return os.path.join(os.path.dirname(spec.origin), "trainer", "config")
 
 
-def compose(native, open_places=()):
+def compose(native: dict[str, Any], open_places: Sequence[str] = ()) -> tuple[Any, list[dict[str, str]]]:
     """(the whole configuration, problems). A problem: {severity, code, message, hint, field}.
 
     A key that verl's tree lacks is a problem unless it lies below one of `open_places`, or where verl has an empty
@@ -48,7 +50,9 @@ def compose(native, open_places=()):
     return config, problems
 
 
-def _unknown(native, known, prefix, open_places):
+def _unknown(
+    native: dict[str, Any], known: dict[str, Any], prefix: str, open_places: frozenset[str]
+) -> Iterator[dict[str, str]]:
     for name, value in native.items():
         key = f"{prefix}.{name}" if prefix else name
         if name not in known:
@@ -64,11 +68,11 @@ def _unknown(native, known, prefix, open_places):
                 yield _problem("WRONG_TYPE", message, "give it a value", key)
 
 
-def _problem(code, message, hint, field):
+def _problem(code: str, message: str, hint: str, field: str) -> dict[str, str]:
     return {"severity": "error", "code": code, "message": message, "hint": hint, "field": field}
 
 
-def _answer(question):
+def _answer(question: dict[str, Any]) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     config, problems = compose(question["native"], question.get("open", ()))
@@ -77,7 +81,7 @@ def _answer(question):
     return {"yaml": OmegaConf.to_yaml(config, resolve=True), "problems": problems}
 
 
-def main():
+def main() -> None:
     """Answers the question on stdin. Whatever a library prints goes to stderr."""
     answer_fd = os.dup(1)
     os.dup2(2, 1)
