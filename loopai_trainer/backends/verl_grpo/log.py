@@ -28,6 +28,7 @@ _SIZES = re.compile(
 )
 _STEPS = re.compile(_OWN + r"Total training steps: (\d+)$")
 
+# Lines of the task runner's stderr alone: Ray sends its stdout on by itself, now earlier and now later.
 PHASES = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -35,7 +36,6 @@ PHASES = tuple(
         (r"^[\d-]+ [\d:,]+\s+INFO worker\.py:\d+ -- Started a local Ray instance", "starting_workers"),
         (_BAR + r"Generating train split: ", "loading_data"),
         (_OWN + r"train and validate dataloader initialized", "loading_model"),
-        (_OWN + r"colocated worker base class ", "loading_model"),
         (_OWN + r"all initialize finished, ready to fit", "generating"),
         (_BAR + r"Training Progress: ", "training"),
     )

@@ -5,8 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from fakes.verl_runs import save_checkpoint
 
-from loopai_trainer.backends.verl_grpo.checkpoints import find_checkpoints
+from loopai_trainer.backends.verl_grpo.checkpoints import final_artefact, find_checkpoints, resumable
 
 CASES = Path(__file__).parents[3] / "cases" / "results"
 SHARD = b"a shard"
@@ -107,3 +108,61 @@ def test_other_names_are_no_checkpoints(tmp_path):
         (tmp_path / name).mkdir()
     assert find_checkpoints(str(tmp_path)) == []
     assert find_checkpoints(str(tmp_path / "none")) == []
+
+
+class TestSavedByVerl:
+    """Checkpoints as verl 0.9.1 saves them."""
+
+    @pytest.fixture
+    def saved(self, tmp_path):
+        for step in (2, 4):
+            save_checkpoint(tmp_path, step, world_size=2)
+        return tmp_path
+
+    @pytest.mark.parametrize(
+        ("damage", "why"),
+        [
+            (lambda actor: (actor / "fsdp_config.json").unlink(), "fsdp_config.json is missing"),
+            (lambda actor: (actor / "huggingface" / "config.json").write_text("{"), "config.json is missing"),
+            (lambda actor: (actor / "huggingface" / "tokenizer.json").unlink(), "a tokenizer is missing"),
+            (lambda actor: shutil.rmtree(actor / "huggingface"), "a tokenizer, config.json are missing"),
+            (lambda actor: (actor / "model_world_size_2_rank_0.pt").unlink(), "1 of 2 model shards"),
+        ],
+    )
+    def test_what_its_neighbours_have_is_asked_of_the_newest(self, saved, damage, why):
+        damage(saved / "global_step_4" / "actor")
+        earlier, newest = find_checkpoints(str(saved))
+        assert earlier.complete
+        assert not newest.complete and why in newest.why
+        assert final_artefact(str(saved)).path == earlier.path
+
+    def test_the_newest_is_the_artefact(self, saved):
+        found = final_artefact(str(saved))
+        assert (found.path, found.loadable, found.finite) == (str(saved / "global_step_4"), True, True)
+
+    def test_the_tracker_is_not_believed(self, saved):
+        (saved / "latest_checkpointed_iteration.txt").write_text("6")
+        assert [checkpoint.step for checkpoint in find_checkpoints(str(saved))] == [2, 4]
+
+    def test_shards_alone_are_no_artefact(self, folder):
+        assert only(folder).complete  # as an older verl, which wrote nothing beside them, leaves it
+        found = final_artefact(str(folder))
+        assert not found.loadable and "config.json" in found.why
+
+    def test_nothing_is_no_artefact(self, tmp_path):
+        assert final_artefact(str(tmp_path)).why == "there is no checkpoint"
+
+    @pytest.mark.parametrize(
+        ("gone", "why"),
+        [
+            ("actor/optim_world_size_2_rank_1.pt", "1 of 2 optim shards"),
+            ("actor/extra_state_world_size_2_rank_0.pt", "1 of 2 extra_state shards"),
+            ("data.pt", "data.pt is missing"),
+            ("none", ""),
+        ],
+    )
+    def test_resuming_needs_more_than_an_export(self, saved, gone, why):
+        (saved / "global_step_4" / gone).unlink(missing_ok=True)
+        newest = find_checkpoints(str(saved))[-1]
+        assert newest.complete
+        assert why in resumable(newest) and bool(resumable(newest)) == bool(why)
