@@ -89,6 +89,7 @@ class RunDir:
     prepared_data = _Place("prepared_data")
     dataset_info = _Place("prepared_data", "dataset_info.json")
     rejected_rows = _Place("prepared_data", "rejected_rows.jsonl")
+    dataset_manifest = _Place("prepared_data", "dataset_manifest.json")
     inputs = _Place("inputs")
     approval = _Place("approval.json")
     launch = _Place("launch")
