@@ -1,4 +1,4 @@
-"""Secrets that would stand in a plan, in its copies and in what is shown: refused, with the way to pass them instead."""
+"""Secrets that would stand in a plan and in what is shown of it: refused, with the way to pass them instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Red flags of any plan, whatever its backend: what the approved hash covers less than fully, in the approver's words."""
+"""Red flags of any plan, whatever its backend: what the approved hash covers less than fully, for the approver."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _secret(key: str) -> Problem:
 
 
 def output_problems(key: str, value: Any, run: str) -> Iterator[Problem]:
-    """A finding if training would write outside of its run. Its working folder is `launch/`: a relative name lies there."""
+    """A finding if training would write outside of its run. A relative name lies in `launch/`, its working folder."""
     folder = os.path.normpath(os.path.join(run, "launch", str(value)))
     ours = [os.path.join(run, name) for name in ("launch", "metrics", "checkpoints")]
     if "://" in str(value) or not any(folder == own or folder.startswith(own + os.sep) for own in ours):

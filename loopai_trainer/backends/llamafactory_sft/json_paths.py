@@ -1,4 +1,4 @@
-"""Files and folders that the JSON configurations of DeepSpeed, FSDP and accelerate name: covered, in the run, or refused.
+"""Files and folders that the JSON of DeepSpeed, FSDP and accelerate names: covered, inside the run, or refused.
 
 Source: DeepSpeed 0.18 runtime/config.py, monitor/config.py, runtime/zero/offload_config.py and the data efficiency
 library; a path under any other key is refused, since nobody here knows what reads it.
