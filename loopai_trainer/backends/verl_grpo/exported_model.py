@@ -88,9 +88,7 @@ def _tokenizer_problems(base: str, folder: str, config: Mapping[str, Any]) -> It
     wanted = _vocabulary(os.path.join(base, TOKENIZER))
     rows = config.get("vocab_size")
     if wanted and found != wanted:
-        message = (
-            f"{TOKENIZER} has another vocabulary than the base model's ({len(found)} tokens against {len(wanted)})"
-        )
+        message = f"{TOKENIZER} holds other tokens than the base model's: {len(found)} against {len(wanted)}"
         yield _problem("EXPORT_TOKENIZER", message, hint, path)
     elif isinstance(rows, int) and len(found) < _SMALLEST_SHARE * rows:
         noun = "entry" if len(found) == 1 else "entries"

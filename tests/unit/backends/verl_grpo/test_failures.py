@@ -30,6 +30,7 @@ def driver(*lines):
     [
         ("too_few_gpus", "ValueError: Total available GPUs 1.0 is less than total desired GPUs 2", "n_gpus_per_node"),
         ("no_whole_batch", "ZeroDivisionError: integer division or modulo by zero", "data.train_batch_size"),
+        ("reward_gave_none", "rm_scores", "gave no score (None)"),
         ("all_prompts_failed", "the first with TypeError: cannot pickle 'coroutine' object", "reward function"),
     ],
 )
