@@ -24,8 +24,9 @@ LOG_LIMIT_BYTES = 64 * 1024 * 1024
 LOG_FILES = 3
 """train.log and three rotated ones: 256 MiB at the most."""
 
-_SOCKET_PATH_LIMIT = 60
-"""AF_UNIX socket paths end at 107 bytes (unix(7)); multiprocessing and Ray append some 45 to TMPDIR."""
+_SOCKET_PATH_LIMIT = 38
+"""AF_UNIX socket paths end at 107 bytes (unix(7)); Ray 2.60 appends up to 68 to TMPDIR (session name with time and
+pid, sockets/plasma_store), multiprocessing some 45."""
 
 _TMP_PREFIX = "loopai-"
 
@@ -60,10 +61,11 @@ def make_folders(run: RunDir) -> str:
         atomic.make_private_dir(run.tmp)
         return run.tmp
     base = os.environ.get("TMPDIR") or "/tmp"
-    if len(os.fsencode(base)) > _SOCKET_PATH_LIMIT - 20 or not os.path.isdir(base):
-        base = "/tmp"
     # Named after the run: what a worker that died before it noted the name has made is found again.
-    path = os.path.join(os.path.abspath(base), _TMP_PREFIX + processes.run_key(run.path))
+    name = _TMP_PREFIX + processes.run_key(run.path)
+    if len(os.fsencode(os.path.join(base, name))) > _SOCKET_PATH_LIMIT or not os.path.isdir(base):
+        base = "/tmp"
+    path = os.path.join(os.path.abspath(base), name)
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:

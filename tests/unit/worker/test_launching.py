@@ -1,5 +1,7 @@
 import json
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -52,10 +54,22 @@ def test_a_tmpdir_that_is_no_use_is_not_used(tmp_path, monkeypatch, tmpdir):
     assert os.path.dirname(path) == "/tmp"
 
 
-def test_a_short_tmp_stays_inside():
-    import shutil
-    import tempfile
+RAY_APPENDS = "/ray/session_2026-01-02_03-04-05_123456_4194304/sockets/plasma_store"
 
+
+@pytest.mark.parametrize("length", [1, 10, 20, 30, 60])
+def test_rays_sockets_fit_below_every_tmp(monkeypatch, length):
+    base = tempfile.mkdtemp(dir="/tmp", prefix="t" * length)
+    monkeypatch.setenv("TMPDIR", base)
+    try:
+        path = launching.make_folders(RunDir(os.path.join(base, "v1")))
+        assert len(path + RAY_APPENDS) <= 107, path
+    finally:
+        shutil.rmtree(base)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def test_a_short_tmp_stays_inside():
     base = tempfile.mkdtemp(dir="/tmp", prefix="t")
     try:
         run = RunDir(os.path.join(base, "v"))
