@@ -78,7 +78,7 @@ def _without_router_arguments(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _missing(error: ModuleNotFoundError, what: str) -> ModuleNotFoundError:
-    name = error.name or str(error)
+    name = (error.name or str(error)).partition(".")[0]
     package = _PIP_NAMES.get(name, name)
     return ModuleNotFoundError(
         f"the reward ({what}) needs the package {package}, which is not installed: pip install {package}", name=name
