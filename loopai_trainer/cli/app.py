@@ -12,7 +12,10 @@ import typer
 
 from loopai_trainer.cli import (
     analyze,
+    approve,
     cancel,
+    compare,
+    diff,
     events,
     export,
     guide,
@@ -66,8 +69,8 @@ def _main(
 
 
 _VERBS = (
-    prepare, inspect, run_prepared, wait, status, list_verb, logs, events, cancel, recover, analyze, export,
-    guide, setup, templates_verb,
+    prepare, inspect, diff, approve, run_prepared, wait, status, list_verb, logs, events, cancel, recover,
+    analyze, compare, export, guide, setup, templates_verb,
 )  # fmt: skip
 
 for _verb in _VERBS:

@@ -8,11 +8,12 @@ from typing import Any, TextIO
 
 from rich.console import Console
 from rich.markup import escape
-from rich.syntax import Syntax
 from rich.table import Table
 
+from loopai_trainer.cli import approval_view, compare_view
 from loopai_trainer.cli.output import Output
 from loopai_trainer.operations.answer import Answer, problem_json
+from loopai_trainer.rules.visible_text import visible
 
 SHOWN_PROBLEMS = 20
 """More findings than this stand in the report file; the JSON has them all (capped per code)."""
@@ -64,10 +65,10 @@ def _refusal(out: Console, answer: Answer) -> None:
 def _changed_yaml(out: Console, changed: Mapping[str, Any]) -> None:
     """What stands in the YAML now, and how it differs from what was shown before (interface section 5, exit 5)."""
     out.print(f"\n[bold]{escape(str(changed['config_path']))}[/] as it is now:")
-    out.print(escape(str(changed["config_yaml"])), end="")
+    out.print(escape(visible(str(changed["config_yaml"]))), end="")
     if changed.get("diff"):
         out.print("\n[bold]what changed:[/]")
-        out.print(escape(str(changed["diff"])), end="")
+        approval_view.unified(out, str(changed["diff"]))
     out.print(f"its SHA-256: {changed['config_sha256']}\n")
 
 
@@ -86,35 +87,47 @@ def _problem_line(problem: Mapping[str, Any]) -> str:
 
 
 def _approval(out: Console, data: Mapping[str, Any], message: str) -> None:
-    _warnings(out, data["warnings"])
-    out.print(f"\n[bold]{escape(data['config_path'])}[/]")
-    out.print(Syntax("", "yaml", theme="ansi_dark", background_color="default").highlight(data["config_yaml"]), end="")
+    warnings(out, data["warnings"])
+    if data.get("refreshed"):
+        out.print("\n[bold]Taken in anew, in the YAML:[/]")
+        approval_view.changes(out, data["refreshed"]["changed"])
+    approval_view.changes_since(out, data.get("diff"))
+    approval_view.yaml(out, data["config_path"], data["config_yaml"])
     out.print()
-    _table(out, data["summary"])
-    for where, counts in data["counts"].items():
-        if counts:
-            left_out = f", {counts['rejected']} left out" if counts["rejected"] else ""
-            out.print(f"{where}: {counts['usable']} rows accepted of {counts['input']}{left_out}")
+    table(out, data["summary"])
+    counts(out, data["counts"])
     out.print(f"\n{escape(message)}")
     out.print(f"SHA-256  [bold]{data['config_sha256']}[/]")
-    if data["warnings"]:
-        out.print(f"[yellow]{len(data['warnings'])} warnings stand above the YAML.[/]")
-    out.print("Read the YAML above. To run exactly this, and nothing else:")
+    approval_view.remind(out, data["warnings"])
+    asked = data["next_command"].split()[1:2] == ["approve"]
+    out.print(
+        "Read the YAML above. " + ("A person approves it:" if asked else "To run exactly this, and nothing else:")
+    )
     out.print(f"  {escape(data['next_command'])}")
 
 
-def _warnings(out: Console, warnings: Sequence[Mapping[str, Any]]) -> None:
-    for warning in warnings:
+def warnings(out: Console, found: Sequence[Mapping[str, Any]]) -> None:
+    """Findings, one a line, each with its hint."""
+    for warning in found:
         out.print(_problem_line(warning))
 
 
-def _table(out: Console, values: Mapping[str, Any]) -> None:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+def table(out: Console, values: Mapping[str, Any]) -> None:
+    """Names and values in two columns."""
+    rows = Table(show_header=False, box=None, pad_edge=False)
+    rows.add_column(style="bold", no_wrap=True)
+    rows.add_column(overflow="fold")
     for name, value in values.items():
-        table.add_row(escape(name), escape(_shown(value)))
-    out.print(table, soft_wrap=False)
+        rows.add_row(escape(name), escape(_shown(value)))
+    out.print(rows, soft_wrap=False)
+
+
+def counts(out: Console, found: Mapping[str, Mapping[str, int] | None]) -> None:
+    """Rows accepted and left out, a line a split."""
+    for where, count in found.items():
+        if count:
+            left_out = f", {count['rejected']} left out" if count["rejected"] else ""
+            out.print(f"{where}: {count['usable']} rows accepted of {count['input']}{left_out}")
 
 
 def _shown(value: object) -> str:
@@ -134,7 +147,7 @@ def _shown(value: object) -> str:
 def _pairs(out: Console, data: Mapping[str, Any], message: str) -> None:
     if message:
         out.print(escape(message))
-    _table(out, data)
+    table(out, data)
 
 
 def _run(out: Console, data: Mapping[str, Any], message: str) -> None:
@@ -148,7 +161,7 @@ def _run(out: Console, data: Mapping[str, Any], message: str) -> None:
     metric = data.get("best_metric")
     if metric:
         rows["best_metric"] = f"{metric['name']} = {metric['value']:g} at step {metric['step']} ({metric['mode']})"
-    _table(out, rows)
+    table(out, rows)
     result = data.get("result")
     if not isinstance(result, Mapping):
         return
@@ -229,12 +242,14 @@ def _analysis(out: Console, data: Mapping[str, Any], message: str) -> None:
 
 
 def _templates(out: Console, data: Mapping[str, Any], message: str) -> None:
-    _table(out, {item["name"]: item["title"] for item in data["templates"]})
+    table(out, {item["name"]: item["title"] for item in data["templates"]})
 
 
 _VIEWS: Mapping[str, Callable[[Console, Mapping[str, Any], str], None]] = {
     "prepare": _approval,
     "inspect": _approval,
+    "approve": approval_view.approved,
+    "diff": approval_view.diff,
     "run-prepared": _run,
     "wait": _run,
     "status": _run,
@@ -244,5 +259,6 @@ _VIEWS: Mapping[str, Callable[[Console, Mapping[str, Any], str], None]] = {
     "logs": _logs,
     "events": _events,
     "analyze": _analysis,
+    "compare": compare_view.view,
     "templates": _templates,
 }

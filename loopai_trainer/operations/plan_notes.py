@@ -33,6 +33,8 @@ def record(
             name: {"value": value, "origin": settings.origin(name)} for name, value in sorted(settings.values.items())
         },
         "template": {"path": template.path, "sha256": template.sha256},
+        "validation_size": template.values.get("val_size"),
+        "reserved": plan.loopai,
         "changes": [dict(change._asdict()) for change in template.changes],
         "notes": list(template.notes),
         "backend": {

@@ -9,25 +9,37 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from loopai_trainer.errors import BackendMissing, ConfigError, DataError, HostUnfit, ValidationError
-from loopai_trainer.files import atomic, fingerprints, run_index, small_inputs, user_dirs
-from loopai_trainer.files.hashing import HashCache
+from loopai_trainer.files import atomic, run_index, small_inputs
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import environments
-from loopai_trainer.operations import plan_notes, run_place, sft_data, sources, template_use
+from loopai_trainer.operations import (
+    approval_policy,
+    approvals,
+    inheritance,
+    model_input,
+    plan_notes,
+    provenance,
+    resolving,
+    rounds,
+    run_place,
+    secret_scan,
+    sft_data,
+    sources,
+    template_use,
+)
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.review import approval_data, refuse, review
 from loopai_trainer.records import (
     DataReport,
     Environment,
     InputFile,
-    LaunchPaths,
     Model,
+    Placement,
     Plan,
-    Problem,
     Settings,
     Versions,
 )
-from loopai_trainer.rules import length_limits, yaml_text
+from loopai_trainer.rules import host_env, length_limits, policy, yaml_text
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules import settings as setting_rules
 
@@ -41,37 +53,49 @@ class _Parts(NamedTuple):
     template: template_use.TemplateUse
     data: DataReport
     model: Model
+    reserved: Mapping[str, Any]
 
 
 def prepare(request: sources.Request, progress: Progress | None = None) -> Answer:
     """Validate everything, write snapshots and the final YAML. Raises a TrainerError with all problems found."""
     resolved = sources.resolve(request)
+    run = run_place.place(resolved.settings)
+    begun = inheritance.begin(resolved, run, request.environ)
+    resolved = resolved._replace(settings=begun.settings, warnings=(*resolved.warnings, *begun.warnings))
     setting_rules.require(resolved.settings, resolved.fields)
     length_limits.of_settings(resolved.settings)  # refused before hours of reading, not after
+    secret_scan.refuse_settings(resolved.settings, request.environ)
     settings, backend = resolved.settings, resolved.backend
     template_use.read_overrides(request.overrides, backend.owned_keys())
-    run = run_place.place(settings)
     environment = _environment(resolved, request.environ)
     versions = backend.probe(environment)
     with run_place.reserved(run, settings, request.environ), _room(run):
-        parts = _gather(resolved, request, run, versions, progress)
-        plan, copies = _plan(resolved, parts, run, environment, versions)
+        parts = _gather(resolved, request, run, versions, progress, begun)
+        plan, copies = _plan(resolved, parts, run, environment, versions, request.environ)
         small_inputs.write(copies)  # before the review, which looks into them
         document = yaml_text.load(plan.text, run.config, "config")
-        found = review(plan, backend, versions, document.lines, run, _tell(progress, "measuring rows in tokens"))
+        measuring = tell(progress, "measuring rows in tokens")
+        found = review(plan, backend, versions, document.lines, run, measuring, request.environ)
         sft_data.add_to_report(run, found.report)
         if found.errors:
             raise refuse(found.errors, parts.template.path)
-        warnings = (*resolved.warnings, *found.warnings, *(p for p in parts.data.problems if p.severity == "warning"))
-        notes = template_use.replaced(parts.template, plan.native, backend.owned_keys())
-        template = parts.template._replace(notes=(*parts.template.notes, *notes))
-        atomic.write_text(run.explanation, plan_notes.explanation(template, plan))
-        atomic.write_json(
-            run.plan, plan_notes.record(settings, template, plan, versions, warnings, time.time(), run.task.path)
+        remarks = provenance.remarks(versions, _flagged(resolved, "--backend-dir"))
+        warnings = (
+            *resolved.warnings,
+            *found.warnings,
+            *remarks,
+            *(p for p in parts.data.problems if p.severity == "warning"),
         )
+        notes = template_use.replaced(parts.template, plan.native, backend.owned_keys())
+        template = parts.template._replace(notes=(*parts.template.notes, *begun.notes, *notes))
+        atomic.write_text(run.explanation, plan_notes.explanation(template, plan))
+        since = rounds.since_approved(run, plan.text)
+        noted = plan_notes.record(settings, template, plan, versions, warnings, time.time(), run.task.path)
+        atomic.write_json(run.plan, {**noted, **approvals.moment(), **rounds.noted(since)})
         atomic.write_text(run.config, plan.text)
     run_index.add(run.path, request.environ, plan.version_id)
-    data = approval_data(plan, run, found.summary, warnings)
+    following = approval_policy.next_command(plan, run, request.environ)
+    data = approval_data(plan, run, found.summary, warnings, diff=since, next_command=following)
     message = f"prepared {plan.version_id}; nothing was started"
     return Answer("prepare", data, status="prepared", message=message)
 
@@ -92,40 +116,73 @@ def _room(run: RunDir) -> Iterator[None]:
 
 def _environment(resolved: sources.Resolved, environ: Mapping[str, str]) -> Environment:
     """The environment that was named, else the one that `trainer setup` made. Raises BackendMissing (exit 69)."""
-    settings = resolved.settings
-    for field in resolved.fields:
-        if field.flag == "--env" and settings.text(field.name):
-            framework, origin = settings.text("train_framework"), settings.origin(field.name)
-            return environments.resolve(settings.text(field.name), framework, environ, origin)
+    settings, named = resolved.settings, _flagged(resolved, "--env")
+    if named:
+        origin = next(settings.origin(field.name) for field in resolved.fields if field.flag == "--env")
+        return environments.resolve(named, settings.text("train_framework"), environ, origin)
     spec = resolved.backend.environment_spec()
     if spec is None:
         raise BackendMissing("no environment was named", hint="name one with --env")
     return environments.default(spec, environ)
 
 
+def _flagged(resolved: sources.Resolved, flag: str) -> str:
+    """The value of the setting that each backend calls differently; empty if it is not given."""
+    return next((resolved.settings.text(field.name) for field in resolved.fields if field.flag == flag), "")
+
+
 def _gather(
-    resolved: sources.Resolved, request: sources.Request, run: RunDir, versions: Versions, progress: Progress | None
+    resolved: sources.Resolved,
+    request: sources.Request,
+    run: RunDir,
+    versions: Versions,
+    progress: Progress | None,
+    begun: inheritance.Round,
 ) -> _Parts:
     """Template, data and model, each checked even if another one is refused: all problems come back at once."""
     settings, refusals = resolved.settings, _Refusals()
-    template = refusals.collect(lambda: _checked_template(resolved, request, versions))
+    template = refusals.collect(lambda: _checked_template(resolved, request, versions, begun.baseline))
     wanted = _validation_size(template, settings)
-    data = refusals.collect(
-        lambda: sft_data.prepare_sft_data(
-            resolved.backend, settings, run, wanted, settings.values["split_seed"], _tell(progress, "reading data")
-        )
-    )
-    model = refusals.collect(lambda: _model(settings, request.environ, _tell(progress, "hashing the model")))
-    if template is None or data is None or model is None:
+    reading = tell(progress, "reading data")
+    data = refusals.collect(lambda: read_data(resolved, run, wanted, reading, begun.validation))
+    reserved = None if data is None else refusals.collect(lambda: resolved.backend.reserved(settings, data))
+    if reserved is not None and begun.validation and not inheritance.same_contract(begun, resolved, reserved):
+        # Rewards that mean something else: the last round's validation data no longer measure the same thing.
+        data = refusals.collect(lambda: read_data(resolved, run, wanted, reading))
+    model = refusals.collect(lambda: model_input.read(settings, request.environ, tell(progress, "hashing the model")))
+    if template is None or data is None or model is None or reserved is None:
         raise refusals.merged()
-    return _Parts(template, data, model)
+    return _Parts(template, data, model, reserved)
+
+
+def read_data(
+    resolved: sources.Resolved,
+    run: RunDir,
+    validation_size: float | int | None,
+    progress: sft_data.Progress | None,
+    reused_validation: str | None = None,
+) -> DataReport:
+    """Check the data that the settings name and write what training will read. Raises DataError.
+
+    `reused_validation`: the last round's validation Parquet, taken over instead of a split.
+    """
+    settings, backend = resolved.settings, resolved.backend
+    if backend.data_kind == "prompts":
+        from loopai_trainer.operations.prompt_data import prepare_prompt_data
+
+        return prepare_prompt_data(settings, run, reused_validation, progress)
+    seed = settings.values["split_seed"]
+    return sft_data.prepare_sft_data(backend, settings, run, validation_size, seed, progress)
 
 
 def _checked_template(
-    resolved: sources.Resolved, request: sources.Request, versions: Versions
+    resolved: sources.Resolved, request: sources.Request, versions: Versions, baseline: Mapping[str, Any] | None
 ) -> template_use.TemplateUse:
-    template = template_use.use(resolved.settings, request.overrides, resolved.backend.owned_keys())
-    problems = resolved.backend.template_problems(template.values, template.lines, versions)
+    backend = resolved.backend
+    tunes = backend.data_kind == "chat"  # the keyword rules speak of supervised training
+    owned = backend.owned_keys()
+    template = template_use.use(resolved.settings, request.overrides, owned, tunes=tunes, baseline=baseline)
+    problems = backend.template_problems(template.values, template.lines, versions)
     errors = template_use.placed([problem for problem in problems if problem.severity == "error"], request.overrides)
     if errors:
         raise refuse(errors, "--set" if errors[0].origin == "--set" else template.path)
@@ -138,33 +195,18 @@ def _validation_size(template: template_use.TemplateUse | None, settings: Settin
     return size if size and not settings.text("train_input_eval_dataset_path") else None
 
 
-def _model(settings: Settings, environ: Mapping[str, str], progress: Callable[[int, int], None] | None) -> Model:
-    path = os.path.abspath(settings.text("train_input_model_name"))
-    if not os.path.isdir(path):
-        problem = Problem(
-            "error",
-            "MODEL_NOT_FOUND",
-            "model",
-            f"there is no model folder {path}",
-            "name a folder that holds config.json, weights and tokenizer; a hub id is not read",
-            path=path,
-            field="train_input_model_name",
-            origin=settings.origin("train_input_model_name"),
-        )
-        raise ConfigError(problem.message, hint=problem.hint, problems=[problem])
-    return fingerprints.fingerprint_model(path, HashCache(user_dirs.hash_cache(environ)), progress)
-
-
 def _plan(
     resolved: sources.Resolved,
     parts: _Parts,
     run: RunDir,
     environment: Environment,
     versions: Versions,
+    environ: Mapping[str, str],
 ) -> tuple[Plan, list[small_inputs.Copy]]:
     settings, backend = resolved.settings, resolved.backend
-    native = backend.draft(settings, parts.data, parts.template.values, parts.model, launch_paths(run))
+    native = backend.draft(settings, parts.data, parts.template.values, parts.model, run_place.launch_paths(run))
     native, copies = small_inputs.take(native, backend.file_keys(), run.inputs, os.path.dirname(parts.template.path))
+    copies += small_inputs.copies(backend.input_files(settings, native), run.inputs)
     checks = length_limits.to_plan(length_limits.of_settings(settings))
     loopai = {
         "format": plans.FORMAT,
@@ -172,46 +214,49 @@ def _plan(
         "version_id": run.version_id,
         "framework": settings.text("train_framework"),
         "stage": settings.text("train_stage"),
-        "backend": {
-            "package": versions.package,
-            "version": versions.version,
-            "python": environment.python,
-            "environment": environment.root,
-            "environment_sha256": versions.sha256,
-        },
-        "launch": _launch_block(settings, native),
+        "backend": backend_block(resolved, native, run, environment, versions),
+        "launch": _launch_block(settings, backend.placement(settings, native), environ),
+        **parts.reserved,
         "inputs": {
-            **_split_entries(parts.data),
-            "model": {"path": parts.model.path, "fingerprint": parts.model.fingerprint},
-            "files": _file_entries(parts.data, copies),
+            **split_entries(parts.data),
+            "model": model_input.entry(parts.model, settings),
+            "files": file_entries(parts.data, copies),
         },
         **({"checks": checks} if checks else {}),
+        **({"approval": {"require": "terminal"}} if settings.text(policy.KEY) == "terminal" else {}),
     }
-    metric, mode = ("eval_loss", "min") if parts.data.split("validation") else ("loss", "min")
-    result = {"selection_metric": metric, "selection_mode": mode, "export_huggingface": False}
-    return plans.render(loopai, result, native), copies
+    return plans.render(loopai, backend.result_block(settings, parts.data), native), copies
 
 
-def _launch_block(settings: Settings, native: Mapping[str, Any]) -> dict[str, Any]:
-    # A plan that says use_cpu is a CPU smoke one: it names no devices, whatever CUDA_VISIBLE_DEVICES says here.
-    devices = "" if native.get("use_cpu") is True else settings.text("CUDA_VISIBLE_DEVICES")
-    named = [device for device in devices.split(",") if device.strip()]
+def backend_block(
+    resolved: sources.Resolved, native: Mapping[str, Any], run: RunDir, environment: Environment, versions: Versions
+) -> dict[str, Any]:
+    """`loopai.backend`: what will run the native keys. Raises ConfigError for keys that the package refuses."""
+    return {
+        "package": versions.package,
+        "version": versions.version,
+        "python": environment.python,
+        "environment": environment.root,
+        "environment_sha256": versions.sha256,
+        **provenance.entry(versions, _flagged(resolved, "--backend-dir")),
+        **resolving.entry(resolved.backend, native, environment, run_place.launch_paths(run)),
+    }
+
+
+def _launch_block(settings: Settings, placement: Placement, environ: Mapping[str, str]) -> dict[str, Any]:
     return {
         "executor": "local" if settings.values["trainer_persistent_worker"] else "inline",
-        "devices": devices,
+        "devices": placement.devices,
         "nodes": 1,
-        "nproc_per_node": settings.values.get("nproc_per_node") or max(1, len(named)),
+        "nproc_per_node": placement.processes,
+        "host_env": host_env.pinned(environ),
         "env": {},
         "pass_env": [],
     }
 
 
-def launch_paths(run: RunDir) -> LaunchPaths:
-    """The folders that a launch of this run may name."""
-    return LaunchPaths(run.path, run.launch, run.checkpoints, run.metrics, run.cache, run.tmp)
-
-
-def _split_entries(data: DataReport) -> dict[str, Any]:
+def split_entries(data: DataReport) -> dict[str, Any]:
+    """The entries of `loopai.inputs` for the data, by split."""
     return {split.where: _split_entry(split.snapshot, split.counts.rejected) for split in data.splits}
 
 
@@ -224,7 +269,8 @@ def _split_entry(file: InputFile, rejected: int) -> dict[str, Any]:
     return entry
 
 
-def _file_entries(data: DataReport, copies: list[small_inputs.Copy]) -> list[dict[str, Any]]:
+def file_entries(data: DataReport, copies: list[small_inputs.Copy]) -> list[dict[str, Any]]:
+    """The entries of `loopai.inputs.files`: the registry, then the copies."""
     entries = [data.registry] if data.registry else []
     return [
         *({"path": file.path, "sha256": file.sha256, "bytes": file.bytes} for file in entries),
@@ -232,7 +278,8 @@ def _file_entries(data: DataReport, copies: list[small_inputs.Copy]) -> list[dic
     ]
 
 
-def _tell(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+def tell(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+    """`progress` for one thing that takes long, named `what`."""
     if progress is None:
         return None
     return lambda done, total: progress(what, done, total)

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 from loopai_trainer.contract import Backend
 from loopai_trainer.errors import ConfigError
 from loopai_trainer.files.run_dir import RunDir
-from loopai_trainer.host import devices
-from loopai_trainer.operations import commands, token_lengths
+from loopai_trainer.host import asking, devices
+from loopai_trainer.operations import run_place, secret_scan, token_lengths
 from loopai_trainer.operations.answer import problem_json
-from loopai_trainer.records import Plan, Problem, Versions
+from loopai_trainer.records import Plan, Problem, Rehearsal, Versions
+from loopai_trainer.rules import plan_flags
 
 
 class Review(NamedTuple):
@@ -30,21 +31,37 @@ def review(
     lines: Mapping[str, int],
     run: RunDir,
     progress: Callable[[int, int], None] | None = None,
+    environ: Mapping[str, str] = {},
 ) -> Review:
-    """All findings on a final YAML; `lines` maps its keys to lines, `progress` hears of the rows that are measured."""
+    """All findings on a final YAML; `lines` maps its keys to lines, `progress` hears of the rows that are measured.
+
+    `environ`: its secrets are looked for in the YAML.
+    """
     measured = token_lengths.measure(plan, backend, versions, progress)
+    rehearsed = _rehearsed(plan, backend, versions, run)
     found = [
+        *plan_flags.red_flags(plan),
         *backend.red_flags(plan),
+        *secret_scan.plan_problems(plan, lines, environ),
         *backend.template_problems(plan.native, lines, versions),
         *backend.check(plan, versions, devices.read_host(run.path)),
         *measured.problems,
+        *rehearsed.problems,
     ]
     return Review(
         tuple(problem for problem in found if problem.severity == "warning"),
         tuple(problem for problem in found if problem.severity == "error"),
-        {**backend.summary(plan), **measured.summary},
+        {**backend.summary(plan), **measured.summary, **rehearsed.summary},
         measured.report,
     )
+
+
+def _rehearsed(plan: Plan, backend: Backend, versions: Versions, run: RunDir) -> Rehearsal:
+    """What the backend tries in its own environment. Raises BackendMissing if it cannot be asked."""
+    question = backend.rehearse(plan, versions, run_place.launch_paths(run))
+    if question is None:
+        return Rehearsal()
+    return backend.rehearsed(plan, asking.ask(question))
 
 
 def refuse(errors: Sequence[Problem], path: str) -> ConfigError:
@@ -53,7 +70,15 @@ def refuse(errors: Sequence[Problem], path: str) -> ConfigError:
     return ConfigError(f"{path}: {errors[0].message}{more}", hint=errors[0].hint, problems=errors)
 
 
-def approval_data(plan: Plan, run: RunDir, summary: Mapping[str, Any], warnings: Sequence[Problem]) -> dict[str, Any]:
+def approval_data(
+    plan: Plan,
+    run: RunDir,
+    summary: Mapping[str, Any],
+    warnings: Sequence[Problem],
+    *,
+    diff: Mapping[str, Any] | None,
+    next_command: str,
+) -> dict[str, Any]:
     """The data of `prepare --json` and `inspect --json` (interface section 5)."""
     inputs = plan.loopai["inputs"]
     return {
@@ -68,8 +93,8 @@ def approval_data(plan: Plan, run: RunDir, summary: Mapping[str, Any], warnings:
         "summary": dict(summary),
         "counts": {name: _counts(inputs.get(name)) for name in ("train", "validation")},
         "warnings": [problem_json(problem) for problem in warnings],
-        "diff": None,
-        "next_command": commands.run_prepared(run.config, plan.sha256),
+        "diff": diff,
+        "next_command": next_command,
     }
 
 

@@ -34,6 +34,8 @@ GENERAL: tuple[Field, ...] = (
     Field("max_cut_share", "share of the rows (0 to 1) that may lose tokens at cutoff_len", None, default=0.05, kind="number"),
     Field("length_sample", "rows whose length is measured in tokens: a number, or all", None, default="20000"),
     Field("allow_template_mismatch", "accept a chat template whose tokens the model does not have", None, default=False, kind="bool"),
+    Field("approval_require", "how the YAML is approved: by its hash, or at a terminal (trainer approve)", default="hash", choices=("hash", "terminal")),
+    Field("hash_weights", "how the model's weights are known: full reads them, stat goes by name, size and times", None, default="full", choices=("full", "stat")),
     Field("nproc_per_node", "training processes on this host, if not one per device", None, kind="int"),
 )  # fmt: skip
 

@@ -59,7 +59,7 @@ def observe(run: "RunDir", *, holding_run_lock: bool = False) -> Observation:
         damaged=read.damaged if state is None else "",
         run_lock_held=run_lock_held,
         started=started,
-        approved=os.path.exists(run.approval),
+        approved=not run_lock_held and not started and os.path.lexists(run.approval) and _approved(run),
     )
     if facts.recorded not in TERMINAL:
         _look_further(run, facts)
@@ -79,6 +79,26 @@ def _look_further(run: "RunDir", facts: Facts) -> None:
         facts.training_alive = bool(living(run, facts.state))
         facts.exit_record = read_exit(run)
         facts.disk_full = atomic.is_full(run.path)
+
+
+def _approved(run: "RunDir") -> bool:
+    """Whether an approval stands: given at a terminal for the YAML as it is now, or used by a start that died."""
+    import hashlib
+
+    from loopai_trainer.errors import ApprovalError
+    from loopai_trainer.files import approval_file
+    from loopai_trainer.host import clocks
+    from loopai_trainer.rules import approval
+
+    try:
+        record = approval_file.read(run)
+        if record is None or record.get("consumed_at"):
+            return record is not None
+        with open(run.config, "rb") as file:
+            present = hashlib.sha256(file.read()).hexdigest()
+    except (ApprovalError, OSError):
+        return False
+    return approval.stands(record, version_id=run.version_id, config_sha256=present, clock=clocks.read())
 
 
 def main_gone(run: "RunDir") -> bool:

@@ -13,9 +13,18 @@ from loopai_trainer.rules import approval
 def record(version_id="v1", **values):
     return approval.new_record(
         **{
-            **{"task_id": "t", "version_id": version_id, "run_dir": f"/out/t/trainer/{version_id}", "round_number": 1},
-            **{"config_sha256": "a" * 64, "prepared_at": 1.0, "approved_at": 1.0, "counted_from": 1.0, "boot": None},
-            **{"approver": {}, "approved_via": "hash", **values},
+            "task_id": "t",
+            "version_id": version_id,
+            "run_dir": f"/out/t/trainer/{version_id}",
+            "round_number": 1,
+            "config_sha256": "a" * 64,
+            "prepared_at": 1.0,
+            "approved_at": 1.0,
+            "counted_from": 1.0,
+            "boot": None,
+            "approver": {},
+            "approved_via": "hash",
+            **values,
         }
     )
 

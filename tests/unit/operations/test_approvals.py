@@ -55,9 +55,18 @@ def approve_at_terminal(prepared, clock, **values):
     found = clock.read()
     record = approval.new_record(
         **{
-            **{"task_id": "task", "version_id": "v1", "run_dir": prepared.run.path, "round_number": 1},
-            **{"config_sha256": prepared.sha256, "prepared_at": found.now, "approved_at": found.now},
-            **{"counted_from": found.now, "boot": found.boot(), "approver": {}, "approved_via": "terminal", **values},
+            "task_id": "task",
+            "version_id": "v1",
+            "run_dir": prepared.run.path,
+            "round_number": 1,
+            "config_sha256": prepared.sha256,
+            "prepared_at": found.now,
+            "approved_at": found.now,
+            "counted_from": found.now,
+            "boot": found.boot(),
+            "approver": {},
+            "approved_via": "terminal",
+            **values,
         }
     )
     approval_file.write(prepared.run, record)

@@ -11,7 +11,8 @@ from loopai_trainer import executors
 from loopai_trainer.errors import ApprovalError, HostUnfit, Orphaned, PlanChanged, TrainingFailed
 from loopai_trainer.files import atomic, state_file
 from loopai_trainer.files.run_dir import RunDir
-from loopai_trainer.host import locks, processes
+from loopai_trainer.host import clocks, locks, processes
+from loopai_trainer.rules import approval
 from loopai_trainer.worker import attach, observe
 from loopai_trainer.worker.attach import StartRequest, start_or_attach
 
@@ -219,10 +220,40 @@ def test_a_request_to_cancel_that_an_ended_attempt_left_is_dropped(run, executor
     assert os.path.exists(run.cancel_request) is kept
 
 
+def approval_for(config, **values):
+    now = clocks.read()
+    return approval.new_record(
+        task_id="task",
+        version_id="v1",
+        run_dir="/out/task/trainer/v1",
+        round_number=1,
+        config_sha256=hashlib.sha256(config).hexdigest(),
+        prepared_at=now.now,
+        approved_at=now.now,
+        counted_from=values.get("counted_from", now.now),
+        boot=None,
+        approver={},
+        approved_via="terminal",
+    )
+
+
 def test_the_version_is_seen_as_approved_before_it_starts(run):
     assert observe.observe(run).verdict.status == "prepared"
-    atomic.write_json(run.approval, {})
+    atomic.write_json(run.approval, approval_for(CONFIG))
+    assert observe.observe(run).verdict.status == "prepared"  # there is no such YAML
+    Path(run.config).write_bytes(CONFIG)
     assert observe.observe(run).verdict.status == "approved"
+    Path(run.config).write_bytes(CONFIG + b"edited: 1\n")
+    assert observe.observe(run).verdict.status == "prepared"
+    atomic.write_json(run.approval, approval.consumed(approval_for(CONFIG), at=1.0, by={}))
+    assert observe.observe(run).verdict.status == "approved"  # by a start that died before training's exec
+
+
+@pytest.mark.parametrize("record", [{}, {"digest": 1}, approval_for(CONFIG, counted_from=1000.0)])
+def test_a_record_that_allows_nothing_is_no_approval(run, record):
+    Path(run.config).write_bytes(CONFIG)
+    atomic.write_json(run.approval, record)
+    assert observe.observe(run).verdict.status == "prepared"
 
 
 def test_a_state_of_another_boot_is_a_lost_worker(run):
