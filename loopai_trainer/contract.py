@@ -173,6 +173,17 @@ class Backend(Protocol):
         """What is wrong with an exported model folder: weights against its config, tokenizer against the base's."""
 
 
+@runtime_checkable
+class MarksLog(Protocol):
+    """What a backend may offer beside `read_log`, so that a chatty training costs its watcher next to nothing.
+
+    `log_marks`: kind of LogFact -> bytes; a line that holds none of a kind's tells `read_log` nothing of that kind.
+    Without it every line is decoded and shown.
+    """
+
+    log_marks: Mapping[str, Sequence[bytes]]
+
+
 class Executor(Protocol):
     """Where the worker runs."""
 

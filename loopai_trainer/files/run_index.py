@@ -33,11 +33,18 @@ def add(run_path: str, environ: "Mapping[str, str]", version_id: str) -> None:
 
 def known_runs(environ: "Mapping[str, str]") -> "Iterator[RunDir]":
     """Run directories in the index that still exist, newest first, each once."""
+    for path, version_id in noted(environ):
+        if os.path.isdir(path):
+            yield RunDir(path, version_id)
+
+
+def noted(environ: "Mapping[str, str]") -> "Iterator[tuple[str, str]]":
+    """(path, version id) of every line, newest first, each path once; a folder may be gone by now."""
     seen: set[str] = set()
     for path, version_id in reversed(_lines(index_path(environ))):
-        if path not in seen and os.path.isdir(path):
+        if path not in seen:
             seen.add(path)
-            yield RunDir(path, version_id)
+            yield path, version_id
 
 
 def _lines(path: str) -> list[tuple[str, str]]:
@@ -46,14 +53,21 @@ def _lines(path: str) -> list[tuple[str, str]]:
             lines = file.readlines()
     except OSError:
         return []
-    return [found for found in map(_entry, lines) if found]
+    try:  # as one document: a third of the CPU of ten thousand small ones
+        values = json.loads("[" + ",".join(lines) + "]")
+    except (ValueError, RecursionError):
+        values = [_value(line) for line in lines]
+    return [found for found in map(_entry, values) if found]
 
 
-def _entry(line: str) -> tuple[str, str] | None:
+def _value(line: str) -> object:
     try:
-        value = json.loads(line)
+        return json.loads(line)
     except (ValueError, RecursionError):
         return None
+
+
+def _entry(value: object) -> tuple[str, str] | None:
     if not isinstance(value, dict):
         return None
     path, version_id = value.get("path"), value.get("version_id")

@@ -26,7 +26,7 @@ def try_exclusive(path: str, *, tries: int = 5, pause_s: float = 0.01) -> int | 
     except OSError as error:
         os.close(fd)
         if error.errno in _NO_LOCKS:
-            raise unreliable(os.path.dirname(path), error.strerror) from None
+            raise unreliable(os.path.dirname(path), str(error)) from None
         raise
     os.close(fd)
     return None
@@ -71,7 +71,7 @@ def held(path: str) -> bool:
         return True
     except OSError as error:
         if error.errno in _NO_LOCKS:
-            raise unreliable(os.path.dirname(path), error.strerror) from None
+            raise unreliable(os.path.dirname(path), str(error)) from None
         raise
     finally:
         os.close(fd)

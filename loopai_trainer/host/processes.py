@@ -77,6 +77,13 @@ def alive(identity: "Mapping[str, Any] | None") -> bool:
     return identify(pid) == {key: identity.get(key) for key in ("pid", "start_time", "boot_id", "pid_ns")}
 
 
+def stopped(identity: "Mapping[str, Any] | None") -> bool:
+    """Whether exactly that process lives and is stopped (SIGSTOP) or held by a debugger."""
+    if identity is None or not alive(identity):
+        return False
+    return _read(f"/proc/{identity['pid']}/stat").rpartition(b")")[2][1:2] in (b"T", b"t")
+
+
 def descendants(root: "Mapping[str, Any] | None") -> "list[Identity]":
     """All living processes below `root` (not `root` itself), whatever their sessions; empty if it does not live."""
     if root is None or not alive(root):

@@ -33,18 +33,20 @@ def list_runs(scope: targets.Scope, limit: int) -> Answer:
     if scope.output_dir and not os.path.isdir(scope.output_dir):
         what = "is a file" if os.path.exists(scope.output_dir) else "does not exist"
         raise NotFound(f"the output directory {scope.output_dir} {what}", hint="name the folder that holds the tasks")
-    runs = sorted(targets.all_runs(scope), key=_written, reverse=True)
+    places = [(_written(path), version_id, path) for path, version_id, _ in targets.all_places(scope)]
+    runs = sorted((place for place in places if place[0] is not None), reverse=True)
     shown = []
-    for run in runs[:limit]:
+    for _, version_id, path in runs[:limit]:
+        run = RunDir(path, version_id)
         data = describe(run, observe(run))
         shown.append({name: data.get(name) for name in SHORT})
     message = f"{len(runs)} runs" if len(runs) <= limit else f"the newest {limit} of {len(runs)} runs"
     return Answer("list", {"count": len(runs), "runs": shown}, message=message if runs else "no runs yet")
 
 
-def _written(run: RunDir) -> tuple[int, str]:
-    """When the run directory was last written to (nanoseconds): every state is renamed into it."""
+def _written(path: str) -> int | None:
+    """When the run directory was last written to (nanoseconds): every state is renamed into it; None: it is gone."""
     try:
-        return os.stat(run.path).st_mtime_ns, run.version_id
+        return os.stat(path).st_mtime_ns
     except OSError:
-        return 0, run.version_id
+        return None

@@ -11,7 +11,7 @@ from loopai_trainer.files.run_dir import RunDir, TaskDir, valid_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 
 class Scope:
@@ -54,13 +54,24 @@ def find(target: str, scope: Scope) -> RunDir:
 
 def all_runs(scope: Scope) -> "Iterator[RunDir]":
     """Every run in the scope, each once: those below the output directory, then (unless it was named) the index's."""
+    for path, version_id, found in all_places(scope):
+        if found or os.path.isdir(path):
+            yield RunDir(path, version_id)
+
+
+def all_places(scope: Scope) -> "Iterator[tuple[str, str, bool]]":
+    """The same as (absolute path, version id, whether it was seen to be there), for who looks at thousands of them."""
     seen: set[str] = set()
-    folder = scope.output_dir or scope.environ.get("OUTPUT_DIR") or "./outputs"
-    yield from _each_once(_below(os.path.abspath(folder), scope.task_id), seen)
+    folder = os.path.abspath(scope.output_dir or scope.environ.get("OUTPUT_DIR") or "./outputs")
+    for task in _folders(folder):
+        if scope.task_id is None or os.path.basename(task) == scope.task_id:
+            for path in _folders(os.path.join(task, "trainer")):
+                seen.add(path)
+                yield path, path.rpartition(os.sep)[2], True
     if not scope.output_dir:
-        for run in _each_once(run_index.known_runs(scope.environ), seen):
-            if scope.task_id is None or _task_of(run) == scope.task_id:
-                yield run
+        for path, version_id in run_index.noted(scope.environ):
+            if path not in seen and (scope.task_id is None or _task_of(RunDir(path, version_id)) == scope.task_id):
+                yield path, version_id, False
 
 
 def open_run(path: str) -> RunDir:
@@ -76,21 +87,8 @@ def open_run(path: str) -> RunDir:
     return RunDir(path, version_id, TaskDir(os.path.dirname(task_dir), os.path.basename(task_dir)))
 
 
-def _each_once(runs: "Iterable[RunDir]", seen: set[str]) -> "Iterator[RunDir]":
-    for run in runs:
-        if run.path not in seen:
-            seen.add(run.path)
-            yield run
-
-
 def _task_of(run: RunDir) -> str:
     return os.path.basename(open_run(run.path).task.path)
-
-
-def _below(output_dir: str, task_id: str | None) -> "Iterator[RunDir]":
-    for task in _folders(output_dir):
-        if task_id is None or os.path.basename(task) == task_id:
-            yield from map(RunDir, _folders(os.path.join(task, "trainer")))
 
 
 def _folders(path: str) -> list[str]:

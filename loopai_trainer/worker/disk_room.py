@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from loopai_trainer.errors import TrainerError
 from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
-from loopai_trainer.worker.observe import main_gone
+from loopai_trainer.host import processes
+from loopai_trainer.worker.observe import read_started
 
 ROOM_BYTES = 128 * 1024
 """worker_result.json, run_state.json and their temporary copies, for some hundred checkpoints."""
 
 _GIVE_S = 1.0
 _EXIT_WAIT_S = 5.0
-"""From training's end: when the room is given to the keeper, and when exit.json is no longer waited for."""
+_SLOW_EXIT_WAIT_S = 180.0
+"""From training's end: when the room is given to the keeper; when exit.json is no longer waited for: on a full disk,
+and on one that is only slow (an fsync under load takes a minute, and a wrong verdict cannot be taken back)."""
 
 _HINTS = {
     True: "free space on the disk of the run directory, then prepare a new version to train again",
@@ -58,22 +62,29 @@ def was_full(run: RunDir) -> bool:
 
 
 class ExitWait:
-    """The time in which training's main process is gone, but exit.json is not there: the keeper cannot write it."""
+    """The time in which training's main process is gone, but exit.json is not there: the keeper cannot write it.
+
+    A keeper that somebody has stopped (SIGSTOP, a debugger) is waited for: it will write once it may go on.
+    """
 
     def __init__(self, run: RunDir) -> None:
         self.run = run
         self._since_s: float | None = None
+        self._started: dict[str, Any] = {}
 
     def too_long(self) -> bool:
         """Whether to go on without it. The run's room is given back on the way, which lets the keeper write."""
-        if not main_gone(self.run):
+        if not self._started.get("training"):
+            self._started = read_started(self.run)
+        main = self._started.get("training")
+        if main is None or not processes.visible(main) or processes.alive(main):
             return False
         now_s = time.monotonic()
-        if self._since_s is None:
+        if self._since_s is None or processes.stopped(self._started.get("keeper")):
             self._since_s = now_s
         if now_s - self._since_s > _GIVE_S:
             free_room(self.run)
-        return now_s - self._since_s > _EXIT_WAIT_S
+        return now_s - self._since_s > (_EXIT_WAIT_S if atomic.is_full(self.run.path) else _SLOW_EXIT_WAIT_S)
 
 
 def refusal(run: RunDir, error: OSError) -> TrainerError:

@@ -9,13 +9,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from loopai_trainer.contract import Backend
+from loopai_trainer.contract import Backend, MarksLog
 from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import processes
 from loopai_trainer.records import LaunchPaths, LogFact, MetricRow, Plan
 from loopai_trainer.worker.observe import members_text, read_started
 from loopai_trainer.worker.record import Record, tell
+from loopai_trainer.worker.sieve import marked_lines, wanted_marks
 
 _READ_BYTES = 1024 * 1024
 _HURRY_PIECES = 16
@@ -44,11 +45,25 @@ class Tail:
 
     def lines(self) -> list[bytes]:
         """The whole lines that are new, without their ends; at most some megabytes a call, longer lines in pieces."""
+        whole = self.block()
+        return whole.split(b"\n") if whole else []
+
+    def block(self) -> bytes:
+        """The same lines, as they stand in the file, without the last one's end."""
         data = self._rest + self._read()
         whole, separator, self._rest = data.rpartition(b"\n")
         if not separator and len(data) > _LINE_BYTES:
             whole, self._rest = data, b""
-        return whole.split(b"\n") if whole else []
+        return whole
+
+    def skip(self) -> None:
+        """Go to the file's end without reading."""
+        self._rest = b""
+        if self._fd is not None or self._open():
+            self.offset = os.fstat(self._fd).st_size  # type: ignore[arg-type]  # mypy does not follow _open
+            if self._replaced():
+                self.close()
+                self.offset = 0
 
     def close(self) -> None:
         """Close the file; the next read opens it again."""
@@ -83,6 +98,8 @@ class Tail:
             # Progress bars faster than they can be read: the newest lines are worth more than all of them.
             self.offset = size - _READ_BYTES
             self._rest = b""
+        if size == self.offset:
+            return b""
         data = os.pread(self._fd, _READ_BYTES, self.offset)
         self.offset += len(data)
         return data
@@ -117,6 +134,7 @@ class Watcher:
         self._metrics = Tail(backend.metrics_file(paths))
         self._known: set[bytes] = set()
         self._log = Tail(run.train_log)
+        self._marks = backend.log_marks if isinstance(backend, MarksLog) else None
         self._last_lines: list[str] = []
         self._last_phase = ""
         self._tree_s = 0.0
@@ -230,15 +248,36 @@ class Watcher:
     def _read_log(self) -> None:
         # Until the numbers of examples were seen no line may be missed: they are what the approval is held against.
         self._log.may_skip = not self.unsaid
+        if self._marks is not None and not self._wanted():
+            self._log.skip()
+            return
         for _ in range(1 if self._log.may_skip else _HURRY_PIECES):
             if not self._read_log_piece():
                 return
 
+    def _wanted(self) -> list[str]:
+        """The kinds of facts that the log may still tell."""
+        phase = [] if self.record.state.get("phase") == "training" else ["phase"]
+        steps = [] if self.record.state.get("total_steps") else ["total_steps"]
+        return [*self.unsaid, *phase, *steps]
+
     def _read_log_piece(self) -> bool:
-        new = [text for line in self._log.lines() for text in _texts(line)]
-        if not new:
+        block = self._log.block()
+        if not block:
             return False
-        for fact in self.backend.read_log([*self._last_lines, *new]):
+        phase_lines: list[bytes] = []
+        if self._marks is None:
+            lines = block.split(b"\n")
+        else:
+            wanted = self._wanted()
+            lines = marked_lines(block, wanted_marks(self._marks, [kind for kind in wanted if kind != "phase"]))
+            if "phase" in wanted:  # the newest one is enough, and it is searched for by many marks
+                phase_lines = marked_lines(block[-_LINE_BYTES:], wanted_marks(self._marks, ["phase"]))
+        new = [text for line in lines for text in _texts(line)]
+        shown = [*self._last_lines, *new, *(text for line in phase_lines for text in _texts(line))]
+        if not new and not phase_lines:
+            return True
+        for fact in self.backend.read_log(shown):
             self._take(fact)
         self._last_lines = [*self._last_lines, *new][-_OVERLAP_LINES:]
         return True

@@ -177,8 +177,11 @@ class StandIn(Plain):
         return f"step {row.step} is lost" if row.step == options_of(plan)["lost_at"] else ""
 
     def step_problems(self, paths: LaunchPaths, step: int) -> list[Problem]:
-        with open(os.path.join(paths.launch, "options.json")) as file:
-            wanted = json.load(file)["remark_at"]
+        try:
+            with open(os.path.join(paths.launch, "options.json")) as file:
+                wanted = json.load(file)["remark_at"]
+        except FileNotFoundError:
+            return []
         return [Problem("warning", "ODD_STEP", "train", f"step {step} is odd")] if wanted == step else []
 
     def export(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | None:

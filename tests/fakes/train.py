@@ -66,8 +66,8 @@ def start_helper(pid_file: str, options: dict) -> None:
     manner = "deaf" if options["helper_deaf"] else "polite"
     argv = [sys.executable, "-I", "-S", "-c", HELPER, pid_file, str(options["helper_s"]), manner]
     environment = dict(os.environ)
-    os.posix_spawn(argv[0], argv, environment, setsid=True)
-    while not os.path.exists(pid_file):
+    pid = os.posix_spawn(argv[0], argv, environment, setsid=True)
+    while not os.path.exists(pid_file) and os.waitpid(pid, os.WNOHANG)[0] == 0:  # somebody may kill it at once
         time.sleep(0.005)
 
 

@@ -159,6 +159,13 @@ class LlamaFactorySft(Plain):
 
         return read_log(lines)
 
+    @property
+    def log_marks(self) -> Mapping[str, Sequence[bytes]]:
+        """What a line has to hold to be of interest (contract.MarksLog)."""
+        from loopai_trainer.backends.llamafactory_sft.log import MARKS
+
+        return MARKS
+
     def expected_examples(self, plan: Plan) -> Mapping[str, int]:
         """The approved rows; nothing where packing joins rows."""
         from loopai_trainer.backends.llamafactory_sft.schedule import expected_examples

@@ -11,7 +11,7 @@ from loopai_trainer.records import LogFact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Literal
 
 PHASES = (
@@ -24,6 +24,15 @@ PHASES = (
     ("Loading weights:", "loading_model"),
     ("Loading checkpoint shards:", "loading_model"),
 )
+_COUNT_MARKS = (b"Running training", b"Running Evaluation", b"Num examples")
+MARKS: Mapping[str, tuple[bytes, ...]] = {
+    "phase": (b"Running training", *(text.encode() for text, _ in PHASES)),
+    "train_examples": _COUNT_MARKS,
+    "validation_examples": _COUNT_MARKS,
+    "total_steps": (b"Total optimization steps",),
+}
+"""Bytes without which a line says nothing of that kind (contract.MarksLog)."""
+
 OVERLAP_LINES = 8
 """A count stands a few lines below its heading: who reads in batches repeats this many lines of the last one."""
 

@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 
@@ -53,4 +54,35 @@ def test_an_exit_that_is_not_written_is_waited_for_a_bounded_time(run, monkeypat
     assert not wait.too_long()
     assert not room(run)
     now[0] += 4.0
+    assert not wait.too_long()  # a slow disk
+    monkeypatch.setattr(atomic, "is_full", lambda folder: True)
     assert wait.too_long()
+    monkeypatch.undo()
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    now[0] += 200.0
+    assert wait.too_long()
+
+
+def test_a_stopped_keeper_is_waited_for(run, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    argv = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
+    main, keeper = (subprocess.Popen(argv, stdin=subprocess.PIPE) for _ in range(2))
+    identities = {"training": processes.identify(main.pid), "keeper": processes.identify(keeper.pid)}
+    atomic.write_json(run.launch_started, identities)
+    wait = disk_room.ExitWait(run)
+    main.communicate()
+    keeper.send_signal(signal.SIGSTOP)
+    while not processes.stopped(identities["keeper"]):
+        pass
+    for _ in range(3):
+        now[0] += 500.0
+        assert not wait.too_long()
+    keeper.send_signal(signal.SIGCONT)
+    while processes.stopped(identities["keeper"]):
+        pass
+    assert not wait.too_long()
+    now[0] += 500.0
+    assert wait.too_long()
+    keeper.communicate()
+    assert not processes.stopped(identities["keeper"])

@@ -1,9 +1,10 @@
 import json
 import os
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
-from fakes.backend import BACKEND
+from fakes.backend import BACKEND, StandIn
 from fakes.runs import PreparedRun
 
 from loopai_trainer.records import MetricRow
@@ -202,3 +203,66 @@ def test_a_full_disk_delays_rows_and_loses_none(watched, monkeypatch):
         watched.watcher._read_metrics()
     watched.watcher._read_metrics()
     assert [row["step"] for row in watched.rows] == [1, 2]
+
+
+class Marking(StandIn):
+    """The stand-in, saying which bytes its lines of interest hold."""
+
+    log_marks: ClassVar = {"phase": (b"phase ",), "train_examples": (b"examples ",), "total_steps": (b"steps ",)}
+
+    def __init__(self):
+        self.shown = []
+
+    def read_log(self, lines):
+        found = list(lines)
+        self.shown += found
+        return super().read_log(found)
+
+
+@pytest.fixture
+def marking(watched):
+    backend = Marking()
+    made = Watcher(watched.run, watched.plan, backend, watched.paths, watched.record)
+    yield watched, made, backend
+    made.finish()
+
+
+def test_only_lines_with_a_mark_are_shown_to_a_backend_that_names_them(marking):
+    watched, watcher, backend = marking
+    watched.log("noise\n" * 1000 + "phase loading_data\nnoise\nexamples 8\nsteps 5\n" + "noise\n" * 1000)
+    watcher.tick()
+    assert set(backend.shown) == {"phase loading_data", "examples 8", "steps 5"}
+    state = watched.record.state
+    assert (state["train_examples"], state["total_steps"], state["phase"]) == (8, 5, "loading_data")
+
+
+def test_the_newest_phase_is_enough_and_counts_are_found_anywhere(marking):
+    watched, watcher, _ = marking
+    watched.log("phase old\nexamples 7\n" + "noise\n" * 20_000 + "phase new\n")
+    watcher.tick()
+    assert watched.record.state["phase"] == "new"
+    assert watcher.stop_reason[0] == "EXAMPLES_MISMATCH"
+
+
+def test_a_log_that_can_tell_nothing_more_is_not_read(marking, monkeypatch):
+    watched, watcher, backend = marking
+    watched.log("examples 8\nsteps 5\n")
+    watched.metric(step=1, total_steps=5, loss=2.0)
+    watcher.tick()
+    backend.shown.clear()
+    watched.log("examples 9\n" + "noise\n" * 1000)
+    monkeypatch.setattr(Tail, "_piece", lambda self: pytest.fail("it was read"))
+    watcher._read_log()
+    assert backend.shown == []
+    monkeypatch.undo()
+    os.rename(watched.run.train_log, watched.run.train_log + ".1")
+    watched.log("new file\n")
+    watcher._read_log()
+    watcher._read_log()
+    assert watcher._log.offset == len("new file\n")
+
+
+def test_skipping_a_file_that_is_not_there(tmp_path):
+    tail = Tail(str(tmp_path / "absent"))
+    tail.skip()
+    assert tail.lines() == []

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from loopai_trainer.backends.llamafactory_sft.log import OVERLAP_LINES, read_log
+from loopai_trainer.backends.llamafactory_sft.log import MARKS, OVERLAP_LINES, read_log
 
 CASES = Path(__file__).parents[3] / "cases" / "llamafactory"
 INFO = "[INFO|trainer.py:1470] 2026-11-29 16:47:18,966 >> "
@@ -71,3 +71,15 @@ def test_a_count_without_its_heading_is_not_guessed():
 def test_progress_bars_share_a_line():
     line = "Generating train split: 0\rConverting format of dataset: 5%\rRunning tokenizer on dataset: 0%\rRunning tokenizer on dataset: 9%\n"
     assert [fact.value for fact in read_log([line])] == ["loading_data", "tokenising"]
+
+
+@pytest.mark.parametrize("case", ["full", "lora_2_ranks", "missing_data_2_ranks"])
+@pytest.mark.parametrize("kind", sorted(MARKS))
+def test_lines_without_a_mark_say_nothing_of_that_kind(case, kind):
+    def facts(lines):
+        return [fact.value for fact in read_log(lines) if fact.kind == kind]
+
+    lines = real_lines(case)
+    marked = [line for line in lines if any(mark.decode() in line for mark in MARKS[kind])]
+    assert facts(marked) == facts(lines)
+    assert len(marked) < len(lines) / 2

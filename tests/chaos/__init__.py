@@ -1,0 +1,1 @@
+"""Random harm at random instants to real runs, and what has to be true after it (scripts/chaos)."""
