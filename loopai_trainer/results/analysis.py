@@ -187,7 +187,7 @@ def _training_rows(
         else:
             rows += metric_files.read_lines(thinned.lines, reader.read_metrics)
             left_out += thinned.left_out
-    for path, attempt in _verl_metric_files(run.metrics):
+    for path, attempt in verl_metric_files(run.metrics):
         rows += metric_files.training_rows(path, reader.read_metrics, attempt)
     return rows, left_out
 
@@ -198,17 +198,17 @@ def _thinned(path: str, rule: Rule, at: Collection[int]) -> large_log.Thinned | 
     return large_log.thin(path, at) if size > large_log.LARGE_BYTES and rule.metric in _THINNING_KEEPS else None
 
 
-def _verl_metric_files(folder: str) -> list[tuple[str, int | None]]:
-    """The merged file if it is there, else one file an attempt (verl truncates its file at every start)."""
-    merged = os.path.join(folder, VERL_METRICS + ".jsonl")
-    if os.path.isfile(merged):
-        return [(merged, None)]
+def verl_metric_files(folder: str) -> list[tuple[str, int | None]]:
+    """(path, attempt) of one file an attempt (verl truncates its file at every start), else the merged one."""
     found: list[tuple[int, str]] = []
     for name in os.listdir(folder) if os.path.isdir(folder) else []:
         stem, extension = os.path.splitext(name)
         attempt = stem.removeprefix(VERL_METRICS + "-")
         if extension == ".jsonl" and attempt != stem and attempt.isdigit():
             found.append((int(attempt), os.path.join(folder, name)))
+    merged = os.path.join(folder, VERL_METRICS + ".jsonl")
+    if not found and os.path.isfile(merged):
+        return [(merged, None)]
     return [(path, attempt) for attempt, path in sorted(found)]
 
 

@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.records import Artefact, Checkpoint, MetricRow, Plan, Problem
 from loopai_trainer.results import curve, metric_files, picture, points, report
 from loopai_trainer.results.analysis import (
+    VERL_METRICS,
     Analysis,
     Rule,
     analyze_folder,
@@ -27,6 +29,7 @@ from loopai_trainer.results.analysis import (
     chosen_json,
     metric_json,
     values_json,
+    verl_metric_files,
 )
 from loopai_trainer.results.outcome import Ending, Evidence, Status, judge
 from loopai_trainer.rules import secrets
@@ -150,6 +153,22 @@ def metrics_document(run: RunDir, ending: Ending, analysis: Analysis) -> dict[st
     }
 
 
+def merge_verl_metrics(run: RunDir) -> None:
+    """metrics/verl_metrics.jsonl, which LoopAI's tools read: the files of all attempts, one after the other."""
+    paths = [path for path, attempt in verl_metric_files(run.metrics) if attempt is not None]
+    if not paths:
+        return
+    merged = os.path.join(run.metrics, VERL_METRICS + ".jsonl")
+    fd = os.open(merged + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, atomic.PRIVATE)
+    with open(fd, "wb") as target:
+        for path in paths:
+            with open(path, "rb") as source:
+                shutil.copyfileobj(source, target)
+        target.flush()
+        os.fsync(fd)
+    os.replace(merged + ".new", merged)
+
+
 def _analysis(run: RunDir, plan: Plan, backend: Backend) -> tuple[Analysis, ConfigError | None]:
     """The analysis by the plan's rule; by the general rule, and the error, if the plan's is not allowed."""
     metric, mode = backend.selection(plan)
@@ -214,6 +233,8 @@ def _write_files(
         if plan.stage == "sft":
             atomic.make_private_dir(run.metrics)
             atomic.write_json(run.metrics_summary, metrics_document(run, ending, analysis))
+        else:
+            merge_verl_metrics(run)
         told["picture"] = picture.save(run, analysis, drawn, f"{plan.task_id} / {plan.version_id}")
         told["picture_path"] = run.picture if os.path.isfile(run.picture) else None
         page = report.Report(plan, analysis, ending, status, error, backend.summary(plan), text, told["picture"])

@@ -15,7 +15,12 @@ from loopai_trainer.results.outcome import Ending, Status
 METRIC_ROWS = 30
 """Rows of the metric table; more belong into a picture."""
 _COLUMNS = 8
-_FIRST_COLUMNS = ("loss", "eval_loss", "lr", "learning_rate", "grad_norm", "critic/score/mean")
+_FIRST_COLUMNS = (
+    *("loss", "eval_loss", "lr", "learning_rate", "grad_norm"),
+    *("critic/score/mean", "actor/loss", "actor/grad_norm"),
+)
+_NEXT_COLUMNS = ("val-core/", "val")
+"""Beginnings of names: what verl calls its main validation metrics, then the other ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ def _metrics(rows: Sequence[MetricRow]) -> str:
     shown = evenly(rows, METRIC_ROWS)
     names = {name for row in shown for name in row.values if name != PLANNED}
     ordered = [name for name in _FIRST_COLUMNS if name in names]
-    ordered += sorted(names - set(ordered), key=lambda name: (not name.startswith("val"), name))
+    ordered += sorted(names - set(ordered), key=lambda name: (*(not name.startswith(x) for x in _NEXT_COLUMNS), name))
     ordered = ordered[:_COLUMNS]
     body = [(row.step, row.kind, *(_number(row.values.get(name)) for name in ordered)) for row in shown]
     note = f"\n\n{len(shown)} of {len(rows)} rows; all are in metrics/metrics.jsonl." if len(shown) < len(rows) else ""

@@ -135,9 +135,11 @@ def _best_point(deciding: _Deciding) -> tuple[Point, list[str]]:
     if overall.step == chosen.step:
         return chosen, []
     name = deciding.series.name
-    return chosen, [
-        f"the untrained model has the best {name} ({overall.value:.6g} at step {overall.step}): training did not help"
-    ]
+    if overall.value == chosen.value:
+        told = f"{name} never got better than the untrained model's ({overall.value:.6g} at step {overall.step})"
+    else:
+        told = f"the untrained model has the best {name} ({overall.value:.6g} at step {overall.step})"
+    return chosen, [f"{told}: training did not help"]
 
 
 def _usable(checkpoints: Iterable[Checkpoint], diverged: int | None) -> list[Checkpoint]:

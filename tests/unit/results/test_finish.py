@@ -245,3 +245,23 @@ def test_step_losses_have_null_for_what_is_not_finite():
 def test_duration_without_a_keeper():
     assert ending(exit_record=None).duration_s == 13.0
     assert ending(exit_record=None, ended_at=999.0).duration_s == 0.0
+
+
+class TestMergedVerlMetrics:
+    """metrics/verl_metrics.jsonl, the file that spec/001 names."""
+
+    def merged(self, run):
+        finishing.merge_verl_metrics(run)
+        path = Path(run.metrics) / "verl_metrics.jsonl"
+        return path.read_text() if path.exists() else None
+
+    def test_all_attempts_in_order(self, finished):
+        Path(finished.run.metrics).mkdir(exist_ok=True)
+        for attempt in (2, 10, 1):
+            (Path(finished.run.metrics) / f"verl_metrics-{attempt}.jsonl").write_text(f"{attempt}\n")
+        assert self.merged(finished.run) == "1\n2\n10\n"
+        assert self.merged(finished.run) == "1\n2\n10\n"  # again: the merged file is no attempt
+        assert (Path(finished.run.metrics) / "verl_metrics.jsonl").stat().st_mode & 0o777 == 0o600
+
+    def test_none(self, finished):
+        assert self.merged(finished.run) is None

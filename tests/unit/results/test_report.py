@@ -56,6 +56,15 @@ def test_many_rows_are_thinned_and_it_is_said(finished):
     assert "```text\na curve\n```" in text
 
 
+def test_of_verls_many_metrics_those_that_decide_come_first():
+    values = dict.fromkeys((f"val-aux/a/{letter}/mean@1" for letter in "bcdefghij"), 0.0)
+    values |= {"val-core/a/acc/mean@1": 0.5, "timing_s/gen": 1.0, "critic/score/mean": 0.25, "actor/loss": 0.1}
+    head = report._metrics([MetricRow(1, "val", values)]).splitlines()[2]
+    names = [name.strip() for name in head.strip("|").split("|")]
+    assert names[:5] == ["step", "kind", "critic/score/mean", "actor/loss", "val-core/a/acc/mean@1"]
+    assert "timing_s/gen" not in names
+
+
 def test_damaged_checkpoints_say_why(finished):
     (finished.checkpoints / "checkpoint-40" / "model.safetensors").write_bytes(b"")
     assert "| checkpoint-40 | 40 | no: " in page(finished)

@@ -145,6 +145,11 @@ class TestWhichStep:
         assert (found.metric.step, name(found)) == (10, "checkpoint-10")
         assert "the untrained model has the best score (0.9 at step 0): training did not help" in found.warnings
 
+    def test_as_good_as_the_untrained_model_is_no_gain(self):
+        found = choose([val(0, score=0.6), val(5, score=0.4), val(10, score=0.6)], saved(5, 10), "score", "max")
+        told = "score never got better than the untrained model's (0.6 at step 0): training did not help"
+        assert (found.metric.step, found.warnings) == (10, (told,))
+
     def test_step_0_alone_is_better_than_nothing(self):
         assert choose([val(0, score=0.9)], saved(5), "score", "max").metric.step == 0
 

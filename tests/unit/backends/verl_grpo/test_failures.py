@@ -30,6 +30,11 @@ def driver(*lines):
     [
         ("too_few_gpus", "ValueError: Total available GPUs 1.0 is less than total desired GPUs 2", "n_gpus_per_node"),
         ("no_whole_batch", "ZeroDivisionError: integer division or modulo by zero", "data.train_batch_size"),
+        (
+            "tensor_parallel_2_on_1",
+            "rollout world_size: 1 is not divisible by infer_world_size: 2",
+            "numbers of the plan",
+        ),
         ("reward_gave_none", "rm_scores", "gave no score (None)"),
         ("all_prompts_failed", "the first with TypeError: cannot pickle 'coroutine' object", "reward function"),
     ],
