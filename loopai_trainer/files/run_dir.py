@@ -96,6 +96,7 @@ class RunDir:
     launch_started = _Place("launch", "started")
     launch_exit = _Place("launch", "exit.json")
     launch_request = _Place("launch", "request.json")
+    launch_inputs = _Place("launch", "inputs.json")
     launch_resolved = _Place("launch", "resolved.yaml")
     cache = _Place("launch", "cache")
     tmp = _Place("launch", "tmp")

@@ -41,11 +41,11 @@ def _bind_refused() -> str:
     try:
         probe = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     except OSError as error:
-        return error.strerror if error.errno in _REFUSALS else ""
+        return str(error.strerror) if error.errno in _REFUSALS else ""
     try:
         probe.bind(_LOOPBACK)
     except OSError as error:
-        return error.strerror if error.errno in _REFUSALS else ""
+        return str(error.strerror) if error.errno in _REFUSALS else ""
     finally:
         probe.close()
     return ""

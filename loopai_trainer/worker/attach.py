@@ -4,6 +4,7 @@ The lock passes to the worker by inheritance: from the caller's flock to the wor
 nobody holds it. Light on purpose: all of this happens before training's exec.
 """
 
+import errno
 import os
 import shlex
 import time
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _RETRY_S = 15.0
 """How long a keeper may take from its start to launch/started before it counts as hanging."""
 _PAUSE_S = 0.05
+_NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class Attachment:
@@ -59,6 +61,8 @@ def start_or_attach(run: "RunDir", sha256: str, begin: "Callable[[], StartReques
     try:
         return _start_or_attach(run, sha256, begin)
     except OSError as error:
+        if error.errno in _NOT_WRITABLE:
+            raise _not_writable(error) from None
         if not atomic.means_full(error):
             raise
         raise _disk_full(run, str(error)) from None
@@ -84,6 +88,14 @@ def _start_or_attach(run: "RunDir", sha256: str, begin: "Callable[[], StartReque
             if found is not None:
                 return found
         time.sleep(_PAUSE_S)
+
+
+def _not_writable(error: OSError) -> HostUnfit:
+    return HostUnfit(
+        f"{error.filename} could not be written: {error.strerror}; nothing was started",
+        code="NOT_WRITABLE",
+        hint="see to its permissions, or to the mount, then make the same call again",
+    )
 
 
 def _disk_full(run: "RunDir", why: str) -> HostUnfit:

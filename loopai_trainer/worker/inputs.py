@@ -31,7 +31,11 @@ def _changed_files(plan: Plan, cache: hashing.HashCache, progress: Progress | No
         if os.path.islink(entry.path) or not os.path.isfile(entry.path):
             yield _problem("INPUT_MISSING", entry.path, f"{entry.label}: {entry.path} is no longer a file")
             continue
-        got = hashing.sha256_file(entry.path, cache, _counter(entry, progress))
+        try:
+            got = hashing.sha256_file(entry.path, cache, _counter(entry, progress))
+        except OSError as error:
+            yield _problem("INPUT_MISSING", entry.path, f"{entry.label}: {entry.path} cannot be read: {error.strerror}")
+            continue
         if got != entry.sha256:
             yield _problem("INPUT_CHANGED", entry.path, _changed(entry.label, entry.path, entry.sha256, got))
 
@@ -45,7 +49,11 @@ def _changed_model(plan: Plan, cache: hashing.HashCache, progress: Progress | No
     tell = None if progress is None else lambda done, total: progress("hashing the model", done, total)
     # Only what the approved YAML says in so many words keeps the weights from being read.
     weights_read = pinned.get("hash_weights") != plan_flags.STAT
-    got = fingerprints.fingerprint_model(path, cache, tell, weights_read=weights_read).fingerprint
+    try:
+        got = fingerprints.fingerprint_model(path, cache, tell, weights_read=weights_read).fingerprint
+    except OSError as error:
+        yield _problem("INPUT_MISSING", path, f"model: {error.filename} cannot be read: {error.strerror}")
+        return
     if got != pinned["fingerprint"]:
         yield _problem("INPUT_CHANGED", path, _changed("model", path, pinned["fingerprint"], got))
 

@@ -10,7 +10,7 @@ from loopai_trainer.files import atomic
 from loopai_trainer.files.event_log import utc_text
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import locks, processes
-from loopai_trainer.worker import launching
+from loopai_trainer.worker import input_times, launching
 from loopai_trainer.worker.cancelling import GRACE_S, read_request
 from loopai_trainer.worker.observe import read_exit, read_started
 from loopai_trainer.worker.record import Record, tell
@@ -148,6 +148,7 @@ def _prepared_launch(job: Job) -> tuple[Command, str]:
     launching.write_launch_files(run, launch)
     if resolved is not None:
         atomic.write_text(run.launch_resolved, resolved)
+    input_times.note(run, job.approved.plan)
     launching.note_request(run, main, list(job.approved.plan.loopai["launch"].get("pass_env") or ()))
     return main, mark
 

@@ -10,6 +10,7 @@ from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.records import Checkpoint, Plan
 from loopai_trainer.results.finish import finish
 from loopai_trainer.results.outcome import Ending
+from loopai_trainer.worker import input_times
 from loopai_trainer.worker.cancelling import read_request
 from loopai_trainer.worker.exporting import Exported, export
 from loopai_trainer.worker.inputs import changed_inputs
@@ -25,7 +26,7 @@ def finish_run(run: RunDir, plan: Plan, backend: Backend, ended: Ended) -> dict[
         cancelled=ended.cancelled,
         reason=ended.reason,
         planned_steps=ended.planned_steps,
-        remarks=tuple(ended.remarks),
+        remarks=(*ended.remarks, *input_times.remarks(run, plan)),
     )
 
     def exported(checkpoint: Checkpoint) -> Exported:

@@ -18,7 +18,7 @@ from loopai_trainer.backends.llamafactory_sft.ranges import METRICS
 from loopai_trainer.backends.llamafactory_sft.registry import SPLITS, registry_problems, row_problems
 from loopai_trainer.backends.llamafactory_sft.template_fit import fit_problems
 from loopai_trainer.host.devices import device_problems
-from loopai_trainer.records import Host, Plan, Problem, Versions
+from loopai_trainer.records import Host, Plan, Problem, Severity, Versions
 from loopai_trainer.rules import host_env, length_limits
 from loopai_trainer.rules.launch_env import env_faults
 
@@ -124,7 +124,10 @@ def _output(facts: Facts) -> Iterator[Problem]:
         )
     if os.path.isdir(run) and not os.access(run, os.W_OK | os.X_OK):
         message = f"{run} cannot be written: there would be no checkpoints"
-        yield _error("OUTPUT_NOT_WRITABLE", message, "see to its permissions, or to the mount", "output_dir")
+        hint = "see to its permissions, or to the mount"
+        # Inside an agent's sandbox all is mounted read-only, and a plan may be looked at all the same.
+        severity: Severity = "warning" if os.statvfs(run).f_flag & os.ST_RDONLY else "error"
+        yield Problem(severity, "OUTPUT_NOT_WRITABLE", "config", message, hint, field="output_dir")
     left = sorted(name for name in (os.listdir(folder) if os.path.isdir(folder) else []) if not name.startswith("."))
     if left:
         shown = ", ".join(left[:4]) + (", ..." if len(left) > 4 else "")
