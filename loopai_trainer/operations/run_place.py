@@ -12,7 +12,7 @@ from loopai_trainer.files.run_dir import RunDir, TaskDir, valid_id
 from loopai_trainer.host import locks
 from loopai_trainer.operations import commands
 from loopai_trainer.operations.version_id import uuid7
-from loopai_trainer.records import Settings
+from loopai_trainer.records import LaunchPaths, Settings
 
 _INPUT_FOLDERS = (
     *("train_input_model_name", "train_input_dataset_path", "train_input_eval_dataset_path"),
@@ -40,6 +40,11 @@ def place(settings: Settings) -> RunDir:
     if not _is_utf8(run.path):
         raise _not_utf8("the run directory", run.path, "the working folder")
     return run
+
+
+def launch_paths(run: RunDir) -> LaunchPaths:
+    """The folders that a launch of this run may name."""
+    return LaunchPaths(run.path, run.launch, run.checkpoints, run.metrics, run.cache, run.tmp, run.inputs)
 
 
 def _refuse_undecodable(settings: Settings) -> None:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from loopai_trainer.errors import ConfigError, UsageError
 from loopai_trainer.files import templates
+from loopai_trainer.operations import secret_scan
 from loopai_trainer.records import Problem, Settings
-from loopai_trainer.rules import tuning, yaml_text
+from loopai_trainer.rules import dotted, tuning, yaml_text
 
 
 class TemplateUse(NamedTuple):
@@ -26,10 +27,18 @@ class TemplateUse(NamedTuple):
     notes: Sequence[str]
 
 
-def use(settings: Settings, overrides: Sequence[str], owned: Mapping[str, str] = {}) -> TemplateUse:
+def use(
+    settings: Settings,
+    overrides: Sequence[str],
+    owned: Mapping[str, str] = {},
+    *,
+    tunes: bool = True,
+    baseline: Mapping[str, Any] | None = None,
+) -> TemplateUse:
     """Raises ConfigError (file and line) for a template that cannot be trusted, UsageError for a bad `--set`.
 
-    `owned`: keys that `--set` must not give, and what to use instead.
+    `owned`: keys that `--set` must not give, and what to use instead. `tunes`: whether the keyword rules apply.
+    `baseline`: values to begin with instead of the template's own.
     """
     path = templates.find_template(settings.text("train_input_config_template_path"), settings.text("train_stage"))
     text = _read(path)
@@ -41,18 +50,19 @@ def use(settings: Settings, overrides: Sequence[str], owned: Mapping[str, str] =
             hint="use a template, or inspect the prepared YAML",
         )
     _refuse_endless(document.values, document.lines, path)
-    values: dict[str, Any] = dict(document.values)
+    values: dict[str, Any] = dict(document.values if baseline is None else baseline)
     changes: list[tuning.Change] = []
     notes: list[str] = []
-    if settings.text("config_mode") == "rules":
+    if tunes and settings.text("config_mode") == "rules":
         values, changes, notes = tuning.tune(values, settings.text("train_input_task_description"))
     for key, value in read_overrides(overrides, owned):
-        before = _set(values, key, value)
+        before = dotted.put(values, key, value)
         # What a rule did to this key no longer counts: the template's own value is what was changed.
         before = next((change.before for change in changes if change.key == key), before)
         changes = [change for change in changes if change.key != key]
         changes.append(tuning.Change(key, before, value, "--set"))
-    return TemplateUse(path, hashlib.sha256(text.encode()).hexdigest(), values, document.lines, changes, notes)
+    lines = document.lines if baseline is None else {}
+    return TemplateUse(path, hashlib.sha256(text.encode()).hexdigest(), values, lines, changes, notes)
 
 
 def _read(path: str) -> str:
@@ -83,20 +93,24 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 def read_overrides(texts: Sequence[str], owned: Mapping[str, str]) -> list[tuple[str, Any]]:
     """All `--set` texts. Raises UsageError, also for a key in `owned`, whose value would be replaced without a word."""
+    secret_scan.refuse_overrides(texts)
     found = [parse_override(text) for text in texts]
     for key, _ in found:
-        instead = owned.get(key.split(".")[0])
-        if instead is not None:
-            raise UsageError(f"--set {key}: the launcher sets this key itself", hint=f"use instead: {instead}")
+        of_launcher = next((name for name in owned if dotted.related(key, name)), None)
+        if of_launcher is not None:
+            whose = "this key" if key == of_launcher else of_launcher
+            raise UsageError(
+                f"--set {key}: the launcher sets {whose} itself", hint=f"use instead: {owned[of_launcher]}"
+            )
     return found
 
 
 def replaced(template: TemplateUse, native: Mapping[str, Any], owned: Mapping[str, str]) -> list[str]:
     """A note on each value of the template itself that the plan's keys `native` have not taken over."""
     return [
-        f"the template's {key} ({template.values[key]!r}) is not used; what sets it: {instead}"
+        f"the template's {key} ({dotted.get(template.values, key)!r}) is not used; what sets it: {instead}"
         for key, instead in owned.items()
-        if key in template.values and template.values[key] != native.get(key)
+        if dotted.has(template.values, key) and dotted.get(template.values, key) != dotted.get(native, key)
     ]
 
 
@@ -111,7 +125,7 @@ def placed(problems: Sequence[Problem], overrides: Sequence[str]) -> list[Proble
 
 def _is_below(field: str, keys: set[str]) -> bool:
     """Whether `field` is one of the dotted `keys`, lies below one or holds one."""
-    return any(field == key or field.startswith(f"{key}.") or key.startswith(f"{field}.") for key in keys)
+    return any(dotted.related(field, key) for key in keys)
 
 
 def _is_finite(value: object) -> bool:
@@ -128,16 +142,3 @@ def _refuse_endless(values: Mapping[str, Any], lines: Mapping[str, int], path: s
             raise ConfigError(
                 f"{path}:{lines.get(key, 1)}: {key} is not a finite number", hint="give a number that training can use"
             )
-
-
-def _set(values: dict[str, Any], dotted: str, value: Any) -> Any:
-    *parents, last = dotted.split(".")
-    target = values
-    for part in parents:
-        child = target.get(part)
-        copied = dict(child) if isinstance(child, Mapping) else {}
-        target[part] = copied
-        target = copied
-    before = target.get(last)
-    target[last] = value
-    return before
