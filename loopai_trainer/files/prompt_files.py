@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pyarrow
 import pyarrow.compute
+import pyarrow.ipc
 import pyarrow.parquet
 
 from loopai_trainer.files import atomic
@@ -18,7 +19,7 @@ from loopai_trainer.files.hashing import sha256_file
 from loopai_trainer.files.prompt_columns import NativeFile
 from loopai_trainer.files.prompt_values import ValueTypes, to_json
 from loopai_trainer.records import InputFile
-from loopai_trainer.rules.prompts.prompt_row import PromptRow
+from loopai_trainer.rules.prompts.columns import PromptColumns
 
 READ_ONLY = 0o444
 GROUP_ROWS = 10_000
@@ -59,13 +60,11 @@ class Spool:
 
     def __init__(self, folder: str) -> None:
         self.path = temporary(folder)
-        self._writer = pyarrow.parquet.ParquetWriter(
-            self.path, _SPOOL, compression="lz4", use_dictionary=["data_source"], write_statistics=False
-        )
-        os.chmod(self.path, atomic.PRIVATE)
-        self._rows: list[PromptRow] = []
-        self._positions: list[int] = []
-        self._characters = 0
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, atomic.PRIVATE)
+        self._file = os.fdopen(fd, "wb")
+        self._writer = pyarrow.ipc.new_file(self._file, _SPOOL)
+        self._tables: list[Any] = []
+        self._bytes = 0
         self.truth_types = ValueTypes()
         self.extra_types = ValueTypes()
         self.plain_truth = True
@@ -75,53 +74,90 @@ class Spool:
 
     def __exit__(self, *exception: object) -> None:
         with contextlib.suppress(OSError):  # a footer that finds no room must not hide the error that led here
-            self._writer.close()
+            self._finish()
         if os.path.lexists(self.path):
             os.unlink(self.path)
 
-    def add(self, row: PromptRow, position: int, characters: int) -> None:
-        """Append a row."""
-        self._rows.append(row)
-        self._positions.append(position)
-        self._characters += characters
-        if len(self._rows) >= GROUP_ROWS or self._characters >= GROUP_CHARACTERS:
+    def add(self, columns: PromptColumns, positions: Sequence[int]) -> list[int]:
+        """Append rows, of which `positions` are the places in their source; gives the characters of each prompt."""
+        count = len(columns.truths)
+        contents = pyarrow.array(columns.contents, pyarrow.string())
+        sizes: list[int] = pyarrow.compute.utf8_length(contents).to_pylist()
+        if columns.turns:
+            ends = list(accumulate(sizes, initial=0))
+            starts = list(accumulate(columns.turns, initial=0))
+            sizes = [ends[end] - ends[start] for start, end in pairwise(starts)]
+        truths = columns.truths
+        if set(map(type, truths)) != {str}:
+            self.plain_truth = False
+            self.truth_types.observe([{"ground_truth": truth} for truth in truths if type(truth) is not str])
+            truths = [truth if type(truth) is str else to_json(truth) for truth in truths]
+        extras: Any = pyarrow.nulls(count, pyarrow.string())
+        if columns.extras:
+            self.extra_types.observe(columns.extras)
+            extras = pyarrow.array([to_json(extra) if extra else None for extra in columns.extras], pyarrow.string())
+        arrays = [
+            _turns(contents, columns, count),
+            pyarrow.array(columns.data_sources, pyarrow.string()),
+            *(pyarrow.array(texts or [""] * count, pyarrow.string()) for texts in (columns.abilities, columns.styles)),
+            pyarrow.array(truths, pyarrow.string()),
+            extras,
+            pyarrow.array(positions, pyarrow.int64()),
+        ]
+        table = pyarrow.Table.from_arrays(arrays, schema=_SPOOL)
+        self._tables.append(table)
+        self._bytes += table.nbytes
+        if self._bytes >= GROUP_CHARACTERS:
             self._write()
+        return sizes
 
     def close(self) -> str:
         """Write what is left; gives the path."""
-        if self._rows:
-            self._write()
-        self._writer.close()
+        self._write()
+        self._finish()
         return self.path
 
+    def _finish(self) -> None:
+        if not self._file.closed:
+            self._writer.close()
+            self._file.close()
+
     def _write(self) -> None:
-        rows = self._rows
-        truths = [row.ground_truth for row in rows]
-        if not all(type(truth) is str for truth in truths):
-            self.plain_truth = False
-        self.truth_types.observe([{"ground_truth": truth} for truth in truths if type(truth) is not str])
-        extras = [row.extra for row in rows]
-        if any(extras):
-            self.extra_types.observe(extras)
-        columns = [
-            _turns([row.messages for row in rows]),
-            *(pyarrow.array([row[index] for row in rows], pyarrow.string()) for index in _TEXT_FIELDS),
-            pyarrow.array([t if type(t) is str else to_json(t) for t in truths], pyarrow.string()),
-            pyarrow.array([to_json(extra) if extra else None for extra in extras], pyarrow.string()),
-            pyarrow.array(self._positions, pyarrow.int64()),
-        ]
-        self._writer.write_table(pyarrow.Table.from_arrays(columns, schema=_SPOOL))
+        if self._tables:
+            self._writer.write_table(pyarrow.concat_tables(self._tables).combine_chunks())
+            pyarrow.default_memory_pool().release_unused()
+        self._tables, self._bytes = [], 0
+
+
+def _turns(contents: Any, columns: PromptColumns, count: int) -> Any:
+    if columns.turns:
+        roles = pyarrow.array(columns.roles, pyarrow.string())
+        ends = pyarrow.array(list(accumulate(columns.turns, initial=0)), pyarrow.int32())
+    else:
+        roles = pyarrow.repeat("user", count)
+        ends = pyarrow.array(range(count + 1), pyarrow.int32())
+    return pyarrow.ListArray.from_arrays(ends, pyarrow.StructArray.from_arrays([roles, contents], fields=list(_TURN)))
+
+
+def spooled_prompts(path: str, rows: Sequence[int]) -> dict[int, list[tuple[str, str]]]:
+    """The (role, content) turns of these 0-based rows of a spool."""
+    found: dict[int, list[tuple[str, str]]] = {}
+    wanted, start = sorted(set(rows)), 0
+    with pyarrow.OSFile(path) as source:
+        for batch in _spooled(source):
+            here = [row for row in wanted if start <= row < start + batch.num_rows]
+            prompts = batch.column("prompt").take(pyarrow.array([row - start for row in here], pyarrow.int64()))
+            for row, turns in zip(here, prompts.to_pylist(), strict=True):
+                found[row] = [(turn["role"], turn["content"]) for turn in turns]
+            start += batch.num_rows
+    return found
+
+
+def _spooled(source: Any) -> Iterator[Any]:
+    reader = pyarrow.ipc.open_file(source)
+    for index in range(reader.num_record_batches):
+        yield reader.get_batch(index)
         pyarrow.default_memory_pool().release_unused()
-        self._rows, self._positions, self._characters = [], [], 0
-
-
-_TEXT_FIELDS = [PromptRow._fields.index(name) for name in ("data_source", "ability", "style")]
-
-
-def _turns(prompts: Sequence[Sequence[tuple[str, str]]]) -> Any:
-    texts = [pyarrow.array([turn[index] for turns in prompts for turn in turns], pyarrow.string()) for index in (0, 1)]
-    ends = pyarrow.array(list(accumulate(map(len, prompts), initial=0)), pyarrow.int32())
-    return pyarrow.ListArray.from_arrays(ends, pyarrow.StructArray.from_arrays(texts, fields=list(_TURN)))
 
 
 class Target:
@@ -135,7 +171,7 @@ class Target:
         self._writer = None
         if path is None:
             self._writer = pyarrow.parquet.ParquetWriter(
-                self.path, schema, compression="zstd", use_dictionary=_dictionaries(schema), write_statistics=False
+                self.path, schema, compression="snappy", use_dictionary=_dictionaries(schema), write_statistics=False
             )
         self._tables: list[Any] = []
         self._bytes = 0
@@ -224,21 +260,19 @@ def _extra_fields(spool: Spool) -> dict[str, Any]:
 def divide_converted(spool: Spool, keep: Keep, targets: Sequence[tuple[str, Target]]) -> None:
     """Write the rows of a spool into targets, each with the name of its split."""
     schema, start = converted_schema(spool), 0
-    with pyarrow.parquet.ParquetFile(spool.path) as file:
-        for group in range(file.num_row_groups):
-            table = file.read_row_group(group, use_threads=False)
-            flags = keep(start, table.num_rows)
-            start += table.num_rows
+    with pyarrow.OSFile(spool.path) as source:
+        for batch in _spooled(source):
+            flags = keep(start, batch.num_rows)
+            start += batch.num_rows
             for number, (split, target) in enumerate(targets, 1):
-                chosen = table.filter(_mask(flags, number)).combine_chunks()
+                chosen = batch.filter(_mask(flags, number))
                 if chosen.num_rows:
                     target.add(_converted(chosen, schema, split, target.rows, spool))
-            pyarrow.default_memory_pool().release_unused()
 
 
-def _converted(table: Any, schema: Any, split: str, first: int, spool: Spool) -> Any:
-    columns = {name: table.column(name).chunk(0) for name in table.column_names}
-    count = table.num_rows
+def _converted(batch: Any, schema: Any, split: str, first: int, spool: Spool) -> Any:
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    count = batch.num_rows
     style = columns["style"]
     if "" in pyarrow.compute.unique(style).to_pylist():
         style = pyarrow.compute.if_else(pyarrow.compute.equal(style, ""), DEFAULT_STYLE, style)
@@ -251,7 +285,7 @@ def _converted(table: Any, schema: Any, split: str, first: int, spool: Spool) ->
     reward = pyarrow.StructArray.from_arrays([style, truth], fields=list(schema.field("reward_model").type))
     own = {
         "index": pyarrow.array(range(first, first + count), pyarrow.int64()),
-        "split": pyarrow.array([split] * count, pyarrow.string()),
+        "split": pyarrow.repeat(split, count),
         "source_position": columns["position"],
     }
     extra = _extra_info(columns["extra"], own, schema.field("extra_info").type, spool.extra_types)

@@ -11,6 +11,7 @@ import pyarrow
 import pyarrow.compute as compute
 
 from loopai_trainer.files.prompt_columns import NativeFile
+from loopai_trainer.files.prompt_files import spooled_prompts
 from loopai_trainer.operations.problem_tally import KEPT_PER_CODE, ProblemTally
 from loopai_trainer.operations.prompt_side import PromptSide
 from loopai_trainer.operations.row_repeats import line_ranges
@@ -103,7 +104,9 @@ def report_overlap(train: PromptSide, held: PromptSide, severity: Severity, tall
 
 
 def _texts(side: PromptSide, rows: list[int]) -> dict[int, list[tuple[str, str]]]:
-    in_file = side.file_rows(rows)
+    if not side.native:
+        return spooled_prompts(side.path, rows)
+    in_file = [int(side.positions[row]) for row in rows]
     with NativeFile(side.path) as file:
         found = file.prompts_at(in_file)
     return {row: found[at] for row, at in zip(rows, in_file, strict=True)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,8 @@ from loopai_trainer.operations.row_pass import FileFacts, Split, collection_paus
 from loopai_trainer.records import Problem, Rejection, Severity
 from loopai_trainer.rules.prompts import records
 from loopai_trainer.rules.prompts.adapters import Adapter
-from loopai_trainer.rules.prompts.keys import TextKeys, answer_keys, joined_texts
+from loopai_trainer.rules.prompts.columns import PromptColumns, columns_of, quick_columns
+from loopai_trainer.rules.prompts.keys import TextKeys, answer_keys, joined_texts, single_texts
 from loopai_trainer.rules.prompts.prompt_row import PromptRow
 
 MAX_METADATA = 20
@@ -62,10 +63,6 @@ class PromptSide:
         """The file that holds the usable rows (and the bad ones of a native file)."""
         return self.native or (self.spool.path if self.spool else "")
 
-    def file_rows(self, usable: list[int]) -> list[int]:
-        """Where these rows stand in `path`."""
-        return [int(self.positions[row]) for row in usable] if self.native else usable
-
     def places(self, usable: list[int]) -> list[int]:
         """What a person finds these rows by: lines, rows, or numbers of items."""
         return [self.facts.item_of(row) if self.facts.by_item else int(self.positions[row]) for row in usable]
@@ -92,6 +89,7 @@ class PromptReader:
         self._adapter = adapter
         self._data_source = data_source
         self._text_only = text_only
+        self._within = 0
 
     def read_native(self, where: Split, path: str, origin: str, tell: Tell | None) -> PromptSide:
         """Judge an exact copy of a native Parquet file. Raises OSError."""
@@ -204,8 +202,48 @@ class PromptReader:
 
     def _convert(self, side: PromptSide, table: SourceTable, spool: Spool, tell: Tell | None) -> None:
         check = Adapter(self._adapter, self._data_source, self._text_only)
-        rows: list[PromptRow] = []
-        for position, value in table.rows():
+        for positions, values in table.batches():
+            quick, places = None, positions
+            if not table.shared_lines and set(side.kinds) <= {"str"}:
+                quick = quick_columns(values, self._adapter, self._data_source, check)
+            if quick is None:
+                rows = self._one_by_one(side, table, positions, values, check)
+                columns, places = columns_of([row for _, row in rows]), tuple(place for place, _ in rows)
+            else:
+                columns, bad = quick
+                if bad:
+                    places = self._without(side, table, positions, values, bad)
+                if not len(side.positions):
+                    for value in values:
+                        _note_metadata(side, value)
+            self._take_columns(side, columns, places, spool)
+            if tell is not None:
+                tell(table.bytes_read)
+
+    def _without(
+        self,
+        side: PromptSide,
+        table: SourceTable,
+        positions: Sequence[int],
+        values: Sequence[object],
+        bad: Sequence[tuple[int, Rejection]],
+    ) -> list[int]:
+        """Reject these rows of a batch; gives the positions of the others."""
+        left_out = {index for index, _ in bad}
+        seen = self._seen(side)
+        for index, verdict in bad:
+            self._reject(side.facts, verdict, positions[index], values[index])
+            if isinstance(table, JsonItems):
+                side.facts.skipped.append(seen + index + 1)
+        return [position for index, position in enumerate(positions) if index not in left_out]
+
+    def _one_by_one(
+        self, side: PromptSide, table: SourceTable, positions: Sequence[int], values: Sequence[object], check: Adapter
+    ) -> list[tuple[int, PromptRow]]:
+        rows: list[tuple[int, PromptRow]] = []
+        before = len(side.positions)
+        for position, value in zip(positions, values, strict=True):
+            self._within = len(rows)
             if type(value) is Fault:
                 self._fault(side, table, position, value)
                 continue
@@ -213,36 +251,32 @@ class PromptReader:
             if type(verdict) is PromptRow:
                 kind = _KINDS.get(type(verdict.ground_truth), "other")
                 if not side.kinds or kind in side.kinds:
-                    side.kinds[kind] += 1
-                    side.positions.append(position)
-                    rows.append(verdict)
-                    _note_metadata(side, value)
-                    if len(rows) == _TOGETHER:
-                        self._take_rows(side, rows, spool)
-                        rows = []
-                        if tell is not None:
-                            tell(table.bytes_read)
+                    side.kinds[kind] += 0
+                    rows.append((position, verdict))
+                    if before + len(rows) <= _METADATA_ROWS:
+                        _note_metadata(side, value)
                     continue
                 verdict = _mixed(kind, next(iter(side.kinds)))
             assert isinstance(verdict, Rejection)
             self._reject(side.facts, verdict, position, value, self._item(side, table))
             self._skip(side, table)
-        self._take_rows(side, rows, spool)
+        self._within = 0
+        return rows
 
-    def _take_rows(self, side: PromptSide, rows: list[PromptRow], spool: Spool) -> None:
-        first = len(side.sizes)
-        for number, row in enumerate(rows):
-            characters = sum([len(content) for _, content in row.messages])
-            side.sizes.append(characters)
-            spool.add(row, side.positions[first + number], characters)
-        side.facts.prompts.extend(self._keys(joined_texts([row.messages for row in rows])))
-        side.facts.answers.extend(answer_keys([row.ground_truth for row in rows]))
-        side.adapters.update([row.adapter for row in rows])
-        side.data_sources.update([row.data_source for row in rows])
-        side.markers.update([row.marker for row in rows if row.marker])
-        for row in rows:
-            if row.notes:
-                side.facts.notes.update(row.notes)
+    def _take_columns(self, side: PromptSide, columns: PromptColumns, positions: Sequence[int], spool: Spool) -> None:
+        if not positions:
+            return
+        facts = side.facts
+        texts = joined_texts(columns.prompts()) if columns.turns else single_texts(columns.contents)
+        facts.prompts.extend(self._keys(texts))
+        facts.answers.extend(answer_keys(columns.truths))
+        facts.notes.update(columns.notes)
+        side.positions.extend(positions)
+        side.sizes.extend(spool.add(columns, positions))
+        side.adapters.update(columns.adapters)
+        side.data_sources.update(columns.data_sources)
+        side.markers.update(columns.markers)
+        side.kinds.update(_kinds(columns.truths))
 
     def _fault(self, side: PromptSide, table: SourceTable, position: int, fault: Fault) -> None:
         facts = side.facts
@@ -283,7 +317,7 @@ class PromptReader:
             side.facts.skipped.append(self._seen(side))
 
     def _seen(self, side: PromptSide) -> int:
-        return len(side.positions) + side.facts.rejected
+        return len(side.positions) + self._within + side.facts.rejected
 
     def refuse_if_none(self, side: PromptSide) -> None:
         """An error for a source without any usable row, with the advice of what was found first."""
@@ -324,7 +358,7 @@ def _mixed(kind: str, other: str) -> Rejection:
 
 
 def _note_metadata(side: PromptSide, value: Any) -> None:
-    if len(side.positions) <= _METADATA_ROWS and len(side.metadata) < MAX_METADATA:
+    if len(side.metadata) < MAX_METADATA:
         for name in records.metadata_of(value):
             side.metadata.setdefault(name)
 

@@ -40,9 +40,11 @@ def marked_answer(text: str) -> Marked | Unclear | None:
     verl 0.9.1's scorers look for.
     """
     found = [*_hashes(text), *_boxes(text), *_tags(text), *_finals(text)]
+    if len(found) < 2:
+        return found[0] if found else None
     broken = next((one for one in found if isinstance(one, Unclear)), None)
     marked = [one for one in found if isinstance(one, Marked)]
-    if broken is not None or not marked:
+    if broken is not None:
         return broken
     values = {comparable(one.value): one for one in marked}
     if len(values) > 1:
@@ -83,13 +85,15 @@ def _boxes(text: str) -> list[Marked | Unclear]:
 
 
 def _tags(text: str) -> list[Marked | Unclear]:
-    if "<" not in text:
+    if "</" not in text:
         return []
     values = [value.strip() for value in _TAG.findall(text) if value.strip()]
     return [_inner("answer_tag", values[-1])] if values else []
 
 
 def _finals(text: str) -> list[Marked | Unclear]:
+    if "nswer" not in text and "NSWER" not in text and "答案" not in text:
+        return []  # far cheaper than to look for the pattern
     values = _FINAL.findall(text)
     value = values[-1].strip().strip("*").strip() if values else ""
     # One full stop ends the sentence, not the answer; in "3.5." and "U.S." the rest stays as it is.

@@ -26,7 +26,8 @@ def text_keys(seed: int | None) -> TextKeys:
     start = f"{seed}\0".encode()
 
     def seeded(texts: Iterable[str]) -> array[int]:
-        return array("Q", [_first_8(start + text.encode("utf-8", "surrogatepass")) for text in texts])
+        sha256, first_8 = hashlib.sha256, _FIRST_8.unpack_from
+        return array("Q", [first_8(sha256(start + text.encode()).digest())[0] for text in texts])
 
     return seeded
 
@@ -56,7 +57,3 @@ def answer_keys(truths: Iterable[object]) -> array[int]:
 
 def _own_keys(texts: Iterable[str]) -> array[int]:
     return array("Q", array("q", map(hash, texts)).tobytes())
-
-
-def _first_8(data: bytes) -> int:
-    return int(_FIRST_8.unpack_from(hashlib.sha256(data).digest())[0])

@@ -35,6 +35,8 @@ def leak(texts: Sequence[str], truth: object, solution: str = "") -> str:
     for text in texts:
         if len(solution) >= MIN_SOLUTION_CHARACTERS and solution in text:
             return "the prompt holds the reference solution"
+        if "####" not in text and "\\box" not in text and "nswer" not in text and "NSWER" not in text:
+            continue  # far cheaper than to look for the pattern
         found = _MARK.search(text)
         while found:
             mark, rest = found.group(), text[found.end() : found.end() + 500].lstrip(_BEFORE_VALUE)
