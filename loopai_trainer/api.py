@@ -28,11 +28,11 @@ def prepare(
     return _state(_guarded("prepare", lambda: operation(_request(state, config_path, thread_id, settings))))
 
 
-def inspect_prepared_config(prepared_config_path: str, **_: Any) -> State:
-    """Re-read a prepared YAML after edits and check everything again."""
+def inspect_prepared_config(prepared_config_path: str, *, refresh: bool = False, **_: Any) -> State:
+    """Re-read a prepared YAML after edits and check everything again; `refresh` takes present inputs into it."""
     from loopai_trainer.operations.inspect import inspect as operation
 
-    return _state(_guarded("inspect", lambda: operation(prepared_config_path, os.environ)))
+    return _state(_guarded("inspect", lambda: operation(prepared_config_path, os.environ, refresh_inputs=refresh)))
 
 
 def run_prepared(
