@@ -11,17 +11,22 @@ import pyarrow
 import pyarrow.parquet
 
 from fakes.sft_plans import input_file, make_model_folder
+from fakes.verl_trees import make_verl, versions_of
 from loopai_trainer import backends
+from loopai_trainer.backends.verl_grpo.check import check
 from loopai_trainer.backends.verl_grpo.draft import BACKEND_VERSION
 from loopai_trainer.files import templates
 from loopai_trainer.records import (
     Counts,
     DataReport,
+    Device,
+    Host,
     InputFile,
     LaunchPaths,
     LengthStats,
     Model,
     Plan,
+    Problem,
     PromptFacts,
     Settings,
     SplitReport,
@@ -163,3 +168,26 @@ def copied(run: Path, files: Mapping[str, str]) -> list[InputFile]:
         path.write_bytes(content)
         found.append(InputFile(str(path), hashlib.sha256(content).hexdigest(), len(content)))
     return found
+
+
+GPUS = tuple(Device(index, f"GPU-{index}", "test", 1 << 36) for index in range(8))
+HOST = Host(GPUS, 16, 10**13)
+
+
+def findings(run: Path, *, without: tuple[str, ...] = (), host: Host = HOST, **plan: Any) -> list[Problem]:
+    """What `check` says of a plan made by `make_plan`, with a verl made by hand beside the run."""
+    version = plan.get("version", "0.9.1")
+    family = "0.8" if version.startswith("0.8") else "0.9"
+    folder = run.parent / f"verl-{family}"
+    package = folder / "verl" if folder.is_dir() else make_verl(folder, family)
+    return check(make_plan(run, **plan), versions_of(package, version, without), host)
+
+
+def errors(run: Path, **plan: Any) -> list[str]:
+    """The codes of its errors."""
+    return [problem.code for problem in findings(run, **plan) if problem.severity == "error"]
+
+
+def warnings(run: Path, **plan: Any) -> list[str]:
+    """The codes of its warnings."""
+    return [problem.code for problem in findings(run, **plan) if problem.severity == "warning"]

@@ -79,6 +79,7 @@ def draft(
     native = copy.deepcopy(dict(base))
     for key, value in _identity(settings, data, model, paths).items():
         dotted.put(native, key, value)
+    native["trainer"].pop("resume_from_path", None)
     _set_reward(native, settings, data, paths)
     _set_rollout(native, settings)
     _set_default(native, "algorithm.adv_estimator", "grpo")

@@ -13,7 +13,7 @@ from loopai_trainer.records import EnvironmentSpec
 REQUIREMENTS = ("torch==2.13.0", "verl[verl-core]==0.9.1", "math-verify")
 
 SMOKE = """\
-import cachetools, hydra, math_verify, mathruler.grader, omegaconf, ray, torch, transfer_queue
+import cachetools, hydra, mathruler.grader, omegaconf, ray, torch, transfer_queue
 import verl.model_merger.fsdp_model_merger
 import verl.trainer.main_ppo
 import verl.trainer.ppo.v1
