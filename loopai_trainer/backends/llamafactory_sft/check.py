@@ -13,10 +13,10 @@ from loopai_trainer.backends.llamafactory_sft.coverage import FILE_KEYS, coverag
 from loopai_trainer.backends.llamafactory_sft.deepspeed import deepspeed_problems
 from loopai_trainer.backends.llamafactory_sft.json_paths import json_path_problems
 from loopai_trainer.backends.llamafactory_sft.launch import needs_torchrun
-from loopai_trainer.backends.llamafactory_sft.model_folder import ModelFolder, read_model_folder
 from loopai_trainer.backends.llamafactory_sft.ranges import METRICS
 from loopai_trainer.backends.llamafactory_sft.registry import SPLITS, registry_problems, row_problems
 from loopai_trainer.backends.llamafactory_sft.template_fit import fit_problems
+from loopai_trainer.files.model_folder import ModelFolder, read_model_folder
 from loopai_trainer.host.devices import device_problems
 from loopai_trainer.records import Host, Plan, Problem, Severity, Versions
 from loopai_trainer.rules import host_env, length_limits

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loopai_trainer.backends.llamafactory_sft.deepspeed import deepspeed_config, zero_stage
-from loopai_trainer.backends.llamafactory_sft.model_folder import ModelFolder, module_names
+from loopai_trainer.files.model_folder import ModelFolder, module_names
 from loopai_trainer.records import Problem, Severity, Versions
 
 PACKAGES: Mapping[str, str] = {

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from loopai_trainer.files import safetensors
+from loopai_trainer.files.model_folder import TOKENIZER_FILES
 from loopai_trainer.records import Artefact, Checkpoint
 
 _FOLDER = re.compile(r"checkpoint-(\d+)")
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
 
 
 def find_checkpoints(folder: str) -> list[Checkpoint]:

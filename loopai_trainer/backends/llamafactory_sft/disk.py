@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from loopai_trainer.backends.llamafactory_sft import schedule
-from loopai_trainer.backends.llamafactory_sft.model_folder import Weights
+from loopai_trainer.files.model_folder import Weights
 from loopai_trainer.records import Problem
 
 ADAM_BYTES = 8

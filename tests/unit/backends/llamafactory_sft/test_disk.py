@@ -1,7 +1,7 @@
 import pytest
 
 from loopai_trainer.backends.llamafactory_sft import disk, schedule
-from loopai_trainer.backends.llamafactory_sft.model_folder import Weights
+from loopai_trainer.files.model_folder import Weights
 
 WEIGHTS = Weights(
     {"a.q_proj.weight": (100, 200), "a.v_proj.weight": (100, 200), "a.norm.weight": (100,)}, 40_100, 80_200

@@ -4,8 +4,8 @@ import pytest
 from fakes.safetensors_files import decoder_tensors, write_safetensors
 from fakes.sft_plans import make_model_folder
 
-from loopai_trainer.backends.llamafactory_sft.model_folder import module_names, read_model_folder
 from loopai_trainer.files import safetensors
+from loopai_trainer.files.model_folder import module_names, read_model_folder
 
 
 def codes(folder):
