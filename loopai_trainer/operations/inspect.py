@@ -20,6 +20,9 @@ from loopai_trainer.records import Plan
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules import yaml_text
 
+SHOWN_BEFORE = 5
+"""Earlier YAMLs of a version that plan.json keeps, so that run-prepared can say what changed since one was approved."""
+
 Progress = Callable[[str, int, int], None]
 """(what, bytes done, bytes in all): for the terminal."""
 
@@ -86,8 +89,18 @@ def note_inspection(run: RunDir, examined: Examined) -> None:
                 "config_sha256": examined.plan.sha256,
                 "config_yaml": examined.plan.text,
                 "reserved": examined.plan.loopai,
+                "shown_before": _shown_before(noted, examined.plan.sha256),
             }
             atomic.write_json(run.plan, {**noted, **found, **approvals.moment(), **rounds.noted(examined.since)})
     except (OSError, ValueError):
         # A directory that cannot be written (a sandbox) must not keep a person from reading the plan.
         pass
+
+
+def _shown_before(noted: Mapping[str, Any], sha256: str) -> list[Any]:
+    """The YAMLs that were shown before the one with that hash, newest first."""
+    before = noted.get("shown_before")
+    last = {name: noted.get(name) for name in ("config_sha256", "config_yaml")}
+    entries = [last, *(before if isinstance(before, list) else [])]
+    others = [entry for entry in entries if isinstance(entry, dict) and entry.get("config_sha256") != sha256]
+    return others[:SHOWN_BEFORE]

@@ -75,13 +75,20 @@ def check_inspected(plan: Plan, run: RunDir) -> None:
         )
 
 
-def diff_to_checked(run: RunDir, text: str) -> str | None:
-    """Unified diff from the YAML that was last shown to `text`; None if that one is not known."""
+def diff_to_shown(run: RunDir, text: str, sha256: str) -> str | None:
+    """Unified diff to `text` from the YAML with that hash, if it was ever shown, else from the one that was shown last.
+
+    None if no YAML that was shown is known.
+    """
     import difflib
 
-    shown = _noted(run).get("config_yaml")
-    if not isinstance(shown, str):
+    noted = _noted(run)
+    before = noted.get("shown_before")
+    entries = [noted, *(before if isinstance(before, list) else [])]
+    known = [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("config_yaml"), str)]
+    if not known:
         return None
+    shown = str(next((one for one in known if one.get("config_sha256") == sha256), known[0])["config_yaml"])
     lines = difflib.unified_diff(
         shown.splitlines(keepends=True), text.splitlines(keepends=True), "as it was shown", "as it is now"
     )

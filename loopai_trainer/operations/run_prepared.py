@@ -12,7 +12,7 @@ from loopai_trainer.operations import approvals, commands, inputs, waiting
 from loopai_trainer.operations.prepared_config import (
     check_identity,
     check_inspected,
-    diff_to_checked,
+    diff_to_shown,
     read_config,
     run_of_config,
 )
@@ -125,7 +125,7 @@ class _Start:
             "config_path": self.run.config,
             "config_yaml": text,
             "config_sha256": plans.digest(data),
-            "diff": diff_to_checked(self.run, text),
+            "diff": diff_to_shown(self.run, text, self.sha256),
         }
         return PlanChanged(
             error.message,

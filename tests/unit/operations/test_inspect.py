@@ -12,6 +12,7 @@ from loopai_trainer.files import approval_file
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import clocks
 from loopai_trainer.operations.inspect import inspect
+from loopai_trainer.operations.prepared_config import diff_to_shown
 from loopai_trainer.operations.run_prepared import check_inspected
 from loopai_trainer.rules import approval
 from loopai_trainer.rules import plan as plans
@@ -303,3 +304,52 @@ def test_the_status_of_an_inspected_plan_says_if_it_is_approved(plan):
     answer = plan.inspect()
     assert answer.status == "approved"
     assert answer.data["next_command"].startswith("trainer run-prepared ")
+
+
+def test_a_hash_that_was_approved_before_an_inspected_edit_is_answered_with_that_difference(plan):
+    for seed in range(8):
+        path = Path(plan.run.config)
+        path.write_text(path.read_text().replace(f"seed: {seed - 1 if seed else 42}", f"seed: {seed}"))
+        plan.inspect()
+    text = Path(plan.run.config).read_text()
+    noted = json.loads(Path(plan.run.plan).read_text())
+    assert len(noted["shown_before"]) == 5
+    newest = noted["shown_before"][0]["config_sha256"]
+    assert "-seed: 6\n+seed: 7\n" in diff_to_shown(plan.run, text, newest)
+    assert "-seed: 2\n+seed: 7\n" in diff_to_shown(plan.run, text, noted["shown_before"][-1]["config_sha256"])
+    assert diff_to_shown(plan.run, text, "0" * 64) == ""  # one that is not known: the last that was shown
+    plan.inspect()
+    assert json.loads(Path(plan.run.plan).read_text())["shown_before"] == noted["shown_before"]
+    Path(plan.run.plan).write_text('{"shown_before": 3}')
+    assert diff_to_shown(plan.run, text, "0" * 64) is None
+
+
+class TestRefreshOfOtherShapes:
+    def test_a_split_keeps_its_share_where_its_size_is_not_known(self, plan, place):
+        noted = json.loads(Path(plan.run.plan).read_text())
+        Path(plan.run.plan).write_text(json.dumps({**noted, "validation_size": None}))
+        place.write_rows(MORE)
+        assert plan.inspect(refresh=True).data["counts"]["validation"]["usable"] == 5
+
+    def test_a_plan_without_held_out_rows(self, place):
+        place.template.write_text(place.template.read_text().replace("val_size: 0.25\n", ""))
+        plan = Inspected(place)
+        place.write_rows(MORE)
+        assert plan.inspect(refresh=True).data["counts"]["train"]["usable"] == 20
+
+    def test_a_file_that_is_no_text(self, plan):
+        Path(plan.run.config).write_bytes(b"a: \xff\n")
+        assert "UTF-8" in plan.refused(ConfigError, refresh=True).message
+
+    def test_a_source_that_is_gone_leaves_the_snapshot(self, plan, place):
+        place.data.unlink()
+        assert plan.inspect(refresh=True).data["refreshed"]["changed"] == []
+
+    def test_a_snapshot_that_was_touched_is_made_again(self, plan):
+        path = Path(plan.values["loopai"]["inputs"]["train"]["path"])
+        good = path.read_bytes()
+        path.chmod(0o600)
+        path.write_bytes(good[:-1] + b"x")
+        assert plan.refused().exit_code in (3, 6)
+        assert plan.inspect(refresh=True).data["refreshed"]["changed"] == []
+        assert path.read_bytes() == good
