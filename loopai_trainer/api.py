@@ -11,6 +11,7 @@ from typing import Any
 
 from loopai_trainer.errors import TrainerError
 from loopai_trainer.operations.answer import Answer, failure
+from loopai_trainer.operations.redaction import without_secrets
 
 State = dict[str, Any]
 
@@ -141,6 +142,10 @@ def _request(
 
 
 def _guarded(command: str, operation: Callable[[], Answer]) -> Answer:
+    return without_secrets(_answered(command, operation), os.environ)
+
+
+def _answered(command: str, operation: Callable[[], Answer]) -> Answer:
     try:
         return operation()
     except TrainerError as error:

@@ -9,14 +9,12 @@ import sys
 
 from loopai_trainer.errors import EXIT_UNEXPECTED, Interrupted, TrainerError
 from loopai_trainer.operations.answer import Answer, failure
-from loopai_trainer.rules import secrets
+from loopai_trainer.operations.redaction import without_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
-
-    from loopai_trainer.records import Problem
 
 
 class Output:
@@ -62,7 +60,7 @@ def finish(command: str, output: Output, operation: "Callable[[], Answer]", *, o
 def show(answer: Answer, output: Output) -> int:
     """Print an answer, JSON or the view for people, and return the exit code (1 if it could not be written)."""
 
-    answer = without_secrets(answer)
+    answer = without_secrets(answer, os.environ)
 
     def write() -> None:
         if output.json:
@@ -73,34 +71,6 @@ def show(answer: Answer, output: Output) -> int:
             views.show(answer, output)
 
     return _written(write, answer.exit_code)
-
-
-def without_secrets(answer: Answer) -> Answer:
-    """The answer without tokens and without the values of this environment's secret variables."""
-    hidden = secrets.environment_values(os.environ)
-    error = answer.error
-    if error is not None:
-        error.message, error.hint = secrets.redacted(error.message, hidden), secrets.redacted(error.hint, hidden)
-        error.details = secrets.redacted_value(error.details, hidden)
-        error.problems = tuple(_problem_without(problem, hidden) for problem in error.problems)
-    return Answer(
-        answer.command,
-        None if answer.data is None else secrets.redacted_value(dict(answer.data), hidden),
-        status=answer.status,
-        message=secrets.redacted(answer.message, hidden),
-        error=error,
-        exit_code=answer.exit_code,
-        ok=answer.ok,
-    )
-
-
-def _problem_without(problem: "Problem", hidden: "tuple[str, ...]") -> "Problem":
-    message, hint = secrets.redacted(problem.message, hidden), secrets.redacted(problem.hint, hidden)
-    if (message, hint) == (problem.message, problem.hint):
-        return problem
-    from dataclasses import replace
-
-    return replace(problem, message=message, hint=hint)
 
 
 def _written(write: "Callable[[], object]", exit_code: int) -> int:

@@ -44,6 +44,7 @@ DEFAULTS: dict[str, Any] = {
     "save_steps": 1,
     "exit_code": 0,
     "stop_at": 0,
+    "last_words": "RuntimeError: stand-in failure",
     "nan_at": 0,
     "examples": 8,
     "report_examples": 8,
@@ -61,7 +62,7 @@ DEFAULTS: dict[str, Any] = {
     "export": "",
     "export_hold": "",
 }
-"""Native keys. `resolve`: the configuration that the "package" makes of the plan, when `resolve_hold` is gone;
+"""Native keys. `last_words`: what a training says that returns early; `resolve`: the configuration that the "package" makes of the plan, when `resolve_hold` is gone;
 `lost_at`, `remark_at`: the backend calls that step lost, or has something to say of it; `export`: "good", "bad" (not
 sound), "fail" (exit 3), or empty for none; `export_hold`: it waits for that file to go. `stop_at`: return `exit_code` before that step; `helper_s`: a helper in its own session lives so long;
 `hold_file`: training ends only when this file is gone; `program`: exec this instead of Python."""

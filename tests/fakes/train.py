@@ -38,7 +38,7 @@ def main(options: dict) -> int:
     say(f"steps {options['steps']}")
     for step in range(1, options["steps"] + 1):
         if step == options["stop_at"]:
-            print("RuntimeError: stand-in failure", file=sys.stderr, flush=True)
+            print(options["last_words"], file=sys.stderr, flush=True)
             return options["exit_code"]
         one_step(out, step, options)
     if options["steps"] and options["artefact"]:
