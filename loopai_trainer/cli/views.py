@@ -221,8 +221,9 @@ def event_line(event: Mapping[str, Any]) -> str:
     """One event on one line."""
     progress = event.get("progress")
     share = "" if progress is None else f"{100 * progress:.0f} %"
-    said = event["message"] or share
-    return f"{event['seq']:>5} {event['time']} {event['node']:<12} {event['status']:<10} {said}"
+    said = event.get("message") or share
+    when = event.get("time") or event.get("at") or ""  # files of earlier versions lack some keys
+    return f"{event['seq']:>5} {when} {event.get('node') or '-':<12} {event.get('status') or '-':<10} {said}"
 
 
 def _analysis(out: Console, data: Mapping[str, Any], message: str) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _TEXT = (
     *("version_id", "task_id", "phase", "config_sha256", "run_dir", "submitted_at", "started_at", "updated_at"),
-    *("finished_at", "mark", "tmp_dir", "framework", "stage"),
+    *("finished_at", "mark", "tmp_dir", "framework", "stage", "devices"),
 )
 _COUNTS = ("attempt", "current_step", "total_steps", "train_examples", "validation_examples")
 _NUMBERS = ("loss", "eval_loss", "learning_rate", "eta_s", "elapsed_s")

@@ -1,6 +1,8 @@
 import itertools
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopai_trainer.records import Artefact
 from loopai_trainer.rules.run_state import (
@@ -164,3 +166,22 @@ def test_reasons_say_what_was_found():
         "training stopped at step 6 of 10",
         "the final weights cannot be loaded: no weights",
     ]
+
+
+TIMES = ("submitted_at", "started_at", "updated_at", "finished_at", "elapsed_s", "eta_s")
+
+
+@given(
+    st.sampled_from([*LIVE, *TERMINAL]),
+    st.fixed_dictionaries(
+        {name: st.booleans() for name in ("run_lock_held", "training_lock_held", "started", "approved")}
+    ),
+    st.dictionaries(
+        st.sampled_from(TIMES), st.sampled_from(["2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z", -5.0, "x"])
+    ),
+)
+def test_no_time_changes_a_verdict(status, facts, times):
+    """A heartbeat from the future, a clock that stepped back: a verdict knows locks, processes and files alone."""
+    plain = verdict(Facts(state={"status": status}, **facts))
+    timed = verdict(Facts(state={"status": status, **times}, **facts))
+    assert (plain.status, plain.action, plain.code) == (timed.status, timed.action, timed.code)

@@ -300,3 +300,19 @@ def test_the_result_of_a_failed_attempt_does_not_speak_for_the_next(run, executo
     assert state_file.read(run).state["attempt"] == 4
     assert not os.path.exists(run.result)
     assert json.loads(Path(run.result + ".attempt-1").read_text())["attempt"] == 3
+
+
+@pytest.mark.parametrize("changed", [{"start_time": 1}, {"boot_id": "another"}, {"pid_ns": 1}])
+def test_a_pid_that_is_used_again_is_nobody_of_the_run(run, changed):
+    """The pids of worker, keeper and training belong to living processes, which are not those that were recorded."""
+    other = {**processes.own_identity(), **changed}
+    tree = {"boot_id": other["boot_id"], "pid_ns": other["pid_ns"], "members": [[other["pid"], other["start_time"]]]}
+    Path(run.launch_started).write_text(json.dumps({"keeper": other, "training": other}))
+    state = {"version_id": "v1", "status": "running", "worker": other, "training": other, "tree": tree}
+    state_file.write(run, {**state, "updated_at": "2999-01-01T00:00:00.000Z"})
+    seen = observe.observe(run)
+    assert (seen.verdict.status, seen.verdict.code) == ("failed", "WORKER_LOST")
+    assert observe.living(run, seen.state) == []
+    exact = processes.own_identity()
+    Path(run.launch_started).write_text(json.dumps({"keeper": None, "training": exact}))
+    assert observe.observe(run).verdict.status == "orphaned"

@@ -116,3 +116,18 @@ def test_progress_is_between_0_and_1(run, record):
     record.end("failed", "")
     assert event_log.read(run.events)[-1]["progress"] == 1.0
     assert Path(run.run_state).exists()
+
+
+def test_a_clock_that_steps_back_disturbs_neither_order_nor_durations(run, record, monkeypatch):
+    now = [1_900_000_000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    record.move("running", "starting")
+    now[0] -= 3600.0
+    record.phase("training")
+    record.end("failed", "x")
+    events = event_log.read(run.events)
+    assert [event["seq"] for event in events] == [1, 2, 3]
+    assert events[2]["time"] < events[0]["time"]
+    assert all(event["elapsed_s"] >= 0 for event in events)
+    assert [event["elapsed_s"] for event in events] == sorted(event["elapsed_s"] for event in events)
+    assert state_file.read(run).state["elapsed_s"] >= 0
