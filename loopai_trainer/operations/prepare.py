@@ -195,6 +195,11 @@ def _validation_size(template: template_use.TemplateUse | None, settings: Settin
     return size if size and not settings.text("train_input_eval_dataset_path") else None
 
 
+def with_version(settings: Settings, versions: Versions) -> Settings:
+    """The settings as a draft gets them: the installed package's version may decide the names of keys."""
+    return Settings({**settings.values, "backend_version": versions.version}, settings.origins)
+
+
 def _plan(
     resolved: sources.Resolved,
     parts: _Parts,
@@ -204,7 +209,8 @@ def _plan(
     environ: Mapping[str, str],
 ) -> tuple[Plan, list[small_inputs.Copy]]:
     settings, backend = resolved.settings, resolved.backend
-    native = backend.draft(settings, parts.data, parts.template.values, parts.model, run_place.launch_paths(run))
+    told = with_version(settings, versions)
+    native = backend.draft(told, parts.data, parts.template.values, parts.model, run_place.launch_paths(run))
     native, copies = small_inputs.take(native, backend.file_keys(), run.inputs, os.path.dirname(parts.template.path))
     copies += small_inputs.copies(backend.input_files(settings, native), run.inputs)
     checks = length_limits.to_plan(length_limits.of_settings(settings))

@@ -120,7 +120,7 @@ def _rewritten(edited: _Edited, progress: Progress | None) -> tuple[Plan, list[s
     if _data_changed(edited):
         size = _validation_size(edited)
         report = prepare.read_data(resolved, run, size, prepare.tell(progress, "reading data"))
-        native = backend.draft(settings, report, native, model, paths)
+        native = backend.draft(prepare.with_version(settings, versions), report, native, model, paths)
         splits, registry = prepare.split_entries(report), prepare.file_entries(report, [])
         if ("validation" in splits) != ("validation" in edited.written["inputs"]):
             result = {**result, **backend.result_block(settings, report)}
