@@ -309,4 +309,5 @@ def _extra_info(texts: Any, own: dict[str, Any], kind: Any, types: ValueTypes) -
 
 
 def _mask(flags: bytearray, number: int) -> Any:
-    return pyarrow.array([flag == number for flag in flags], pyarrow.bool_())
+    values = pyarrow.Array.from_buffers(pyarrow.uint8(), len(flags), [None, pyarrow.py_buffer(bytes(flags))])
+    return pyarrow.compute.equal(values, number)

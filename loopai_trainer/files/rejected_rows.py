@@ -35,7 +35,8 @@ class RejectedRows:
 
     def add(self, problem: Problem, value: object) -> None:
         """One row: `value` as it was decoded, or its bytes if it could not be."""
-        position = {"row": problem.row} if problem.row is not None else {"line": problem.line}
+        # Not "row", which is the value: a Parquet row's number would be lost.
+        position = {"source_row": problem.row} if problem.row is not None else {"line": problem.line}
         if isinstance(value, bytes):
             value = value[:_MAX_RAW_BYTES].decode("utf-8", "replace")
         record = {

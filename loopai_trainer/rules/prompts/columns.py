@@ -205,11 +205,12 @@ def _numbers(plain: _Plain) -> list[str | None]:
             for index, text in enumerate(texts):
                 if mark in text:
                     truths[index] = None
-    for index, (question, answer) in enumerate(zip(plain.questions, answers, strict=True)):
-        if not question or question.isspace() or _may_hold(question, answer):
-            truths[index] = None
+    unsure = [
+        len(question) >= len(answer) >= MIN_SOLUTION_CHARACTERS and answer in question
+        for question, answer in zip(plain.questions, answers, strict=True)
+    ]
+    if any(unsure) or not all(map(str.strip, plain.questions)):
+        for index, question in enumerate(plain.questions):
+            if unsure[index] or not question.strip():
+                truths[index] = None
     return truths
-
-
-def _may_hold(question: str, answer: str) -> bool:
-    return len(question) >= len(answer) >= MIN_SOLUTION_CHARACTERS and answer in question

@@ -33,6 +33,7 @@ def test_each_row_stands_with_its_reason(tmp_path):
     assert lines[1]["row"] == "\ufffdcut"
     assert [line["row"] for line in lines[2:6]] == [{"x": None}, {"x": "{1}"}, {"s": "\ud800"}, None]
     assert lines[6]["row"] == {}
+    assert lines[6]["source_row"] == 0
     assert "line" not in lines[6]
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
 
