@@ -8,6 +8,8 @@ from fakes.runs import answer
 from fakes.terminals import Terminal
 
 from loopai_trainer.files import approval_file
+from loopai_trainer.operations import approvals
+from loopai_trainer.rules import plan as plans
 
 pytestmark = pytest.mark.flow
 
@@ -79,6 +81,39 @@ def test_two_calls_at_the_same_instant_use_one_approval_once(prepare, terminal):
     assert [(code, document["status"]) for code, document in ends] == [(0, "completed")] * 2
     assert run.starts == 1
     assert len(uses(run)) == 1
+
+
+def die_before_exec(run):
+    """What is left of a caller that died between using the approval and starting the worker."""
+    plan = plans.read(Path(run.run.config).read_bytes(), run.run.config)
+    approvals.consume(run.run, plan, "hash", run.env)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_same_call_may_follow_a_death_before_exec_and_another_hash_may_not(prepare, terminal):
+    run = prepare(steps=3)
+    if terminal:
+        demand_terminal(run)
+        approve(run)
+    die_before_exec(run)
+    assert run.status == "approved"
+    path = Path(run.run.config)
+    text = path.read_text()
+    path.write_text(text + "more: 1\n")
+    edited = plans.digest(path.read_bytes())
+    note_as_inspected(run, edited)
+    code, document = answer(run.call("run-prepared", run.run.config, "--sha256", edited, "--json"))
+    assert (code, document["error"]["code"], run.starts) == (5, "CONFIG_HASH_MISMATCH", 0)
+    path.write_text(text)
+    note_as_inspected(run, run.sha256)
+    assert run.run_to_end()[0] == 0
+    assert run.starts == 1
+    assert approval_file.read(run.run)["approved_via"] == ("terminal" if terminal else "hash")
+
+
+def note_as_inspected(run, sha256):
+    noted = json.loads(Path(run.run.plan).read_text())
+    Path(run.run.plan).write_text(json.dumps({**noted, "config_sha256": sha256}))
 
 
 def test_an_approval_is_for_one_version(prepare):
