@@ -50,10 +50,14 @@ _TOPICS = frozenset((
 _MARKERS: Mapping[str, str] = {
     "####": "gsm8k_exact",
     "boxed": "math_boxed",
-    "answer:": "math_dapo",
-    "<answer>": "qa_exact_match",
+    "final_answer": "math_dapo",
+    "answer_tag": "qa_exact_match",
 }
-"""Marker of the answer in the source's own solutions -> preset."""
+"""Marker by which a reference answer was read (rules.prompts.answers) -> preset that looks for it in replies."""
+
+_DECISIVE = ("####", "boxed")
+"""Markers that one kind of reward alone uses. Answer tags stand around numbers too, of which an exact match of texts
+without punctuation takes -5 for 5."""
 
 
 class Choice(NamedTuple):
@@ -154,7 +158,7 @@ def _recommended(facts: PromptFacts) -> tuple[str, str]:
             return preset, f"recommended: the data name themselves '{name}'"
     elif not by_name and len(by_marker) == 1:
         preset, marker = next(iter(by_marker.items()))
-        if facts.markers[marker] == rows:
+        if marker in _DECISIVE and facts.markers[marker] == rows:
             return preset, f"recommended: every reference answer is marked with '{marker}' ({rows} rows)"
     raise _ambiguous(facts, by_name, by_marker, rows)
 

@@ -72,9 +72,9 @@ def test_a_good_plan_has_no_problem_and_says_what_was_tried(rehearse):
     mixed = rows() + rows(("42", "43"), "aime24") + rows(("\\frac{1}{2}", "x^2"), "HuggingFaceH4/MATH-500")
     found = rehearse(rehearse.data(mixed))
     assert found.problems == ()
-    assert found.summary["scores seen"] == "right 1; wrong -1 to 0; empty -1 to 0; marker-free -1 to 0; very long 1"
-    assert found.summary["reward"].endswith("tried on 10 train rows, 2 validation rows")
-    assert "longest" in found.summary["train prompts"]
+    assert found.summary["scores_seen"] == "right 1; wrong -1 to 0; empty -1 to 0; marker-free -1 to 0; very long 1"
+    assert found.summary["reward_tried"] == "10 train rows, 2 validation rows"
+    assert "longest" in found.summary["train_prompts"]
 
 
 def test_case_grpo_02a(rehearse):
@@ -134,7 +134,7 @@ async def judge(data_source, solution_str, ground_truth, extra_info=None, weight
     kwargs = {"verl_reward_kwargs": '{"weight": 3.0, "deep": {"word": "x"}}'}
     found = rehearse.custom(source, "judge", settings=kwargs)
     assert found.problems == ()
-    assert found.summary["scores seen"] == "right 3; wrong 0; empty 0; marker-free 0; very long 3"
+    assert found.summary["scores_seen"] == "right 3; wrong 0; empty 0; marker-free 0; very long 3"
 
 
 def test_keys_of_the_other_line_are_read_by_nobody(rehearse):

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from loopai_trainer.backends.verl_grpo import reward
 from loopai_trainer.backends.verl_grpo.tree import OPEN_PLACES
 from loopai_trainer.errors import BackendMissing
 from loopai_trainer.records import Command, LaunchPaths, Plan, Problem, Question, Rehearsal, Versions
@@ -52,16 +51,16 @@ def rehearse(plan: Plan, versions: Versions, paths: LaunchPaths) -> Question:
 
 def question_document(plan: Plan) -> dict[str, Any]:
     """What the program needs: native keys, the reward block, the tables of presets, the limits of lengths."""
-    block = plan.loopai["reward"]
+    block = plan.loopai.get("reward") or {}
     limits, _ = length_limits.of_plan(plan.loopai)
     preset = block.get("preset")
+    known = PRESETS.get(str(preset))
     return {
         "native": plan.native,
         "open": list(OPEN_PLACES),
         "reward": {
             "preset": preset,
-            "scorer": PRESETS[preset].scorer if preset in PRESETS else None,
-            "called": reward.called(block),
+            "scorer": known.scorer if known else None,
         },
         "routes": dict(ROUTES),
         "prefix_routes": dict(PREFIX_ROUTES),

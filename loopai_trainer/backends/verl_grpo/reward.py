@@ -56,11 +56,12 @@ def input_files(settings: Settings) -> dict[str, str]:
 
 def native_keys(block: Mapping[str, Any], inputs_folder: str, version_family: str) -> dict[str, Any]:
     """verl's keys for a reward block: what stands under `reward` (0.9 line) or `custom_reward_function` (0.8 line)."""
-    if block["mode"] == "custom":
-        name, arguments = block["name"], dict(block["kwargs"])
+    given = block.get("kwargs") or {}  # a block that a person edited may lack anything: told by other checks
+    if block.get("mode") == "custom":
+        name, arguments = block.get("name"), dict(given)
         path = os.path.join(inputs_folder, CUSTOM)
     else:
-        name, arguments = reward_choice.DEFAULT_NAME, {"preset": block["preset"], **block["kwargs"]}
+        name, arguments = reward_choice.DEFAULT_NAME, {"preset": block.get("preset"), **given}
         path = os.path.join(inputs_folder, ROUTER)
     function = {"path": path, "name": name, "reward_kwargs": arguments}
     return function if version_family == "0.8" else {"custom_reward_function": function}
@@ -68,9 +69,11 @@ def native_keys(block: Mapping[str, Any], inputs_folder: str, version_family: st
 
 def called(block: Mapping[str, Any]) -> str:
     """For people: what scores a reply."""
-    if block["mode"] == "custom":
-        return f"{block['name']} of inputs/{CUSTOM}, a copy of {block['function']}"
-    preset = reward_presets.PRESETS[block["preset"]]
+    if block.get("mode") == "custom":
+        return f"{block.get('name')} of inputs/{CUSTOM}, a copy of {block.get('function')}"
+    preset = reward_presets.PRESETS.get(str(block.get("preset")))
+    if preset is None:
+        return f"inputs/{ROUTER}, which knows no preset {block.get('preset')}"
     return f"{preset.calls} through inputs/{ROUTER}: {preset.says}"
 
 

@@ -149,7 +149,7 @@ class TestRecommendation:
 
     @pytest.mark.parametrize(
         ("marker", "preset"),
-        [("####", "gsm8k_exact"), ("boxed", "math_boxed"), ("answer:", "math_dapo"), ("<answer>", "qa_exact_match")],
+        [("####", "gsm8k_exact"), ("boxed", "math_boxed")],
     )
     def test_by_a_marker_in_every_row(self, marker, preset):
         choice = choose(settings(), facts(markers={marker: 6, "something": 2}))
@@ -166,6 +166,9 @@ class TestRecommendation:
             facts(metadata=("math",)),
             facts(metadata=("dataset-of-magsm8kic",)),
             facts(markers={"####": 5}),
+            facts(markers={"answer_tag": 6}),
+            facts(markers={"final_answer": 6}),
+            facts(metadata=("gsm8k",), markers={"answer_tag": 6}),
             facts(markers={"####": 6, "boxed": 6}),
             facts(metadata=("gsm8k", "aime24")),
             facts(metadata=("gsm8k", "orca")),

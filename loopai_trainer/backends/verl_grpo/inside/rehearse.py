@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -109,13 +110,13 @@ def tried_reward(config: Any, question: Mapping[str, Any]) -> tuple[list[dict[st
     def scoring(source: str) -> reward_probe.Scoring:
         return _scoring(source, question)
 
+    chosen, unreadable = _rows_to_try(config, int(question["sample"]))
     probe = reward_probe.Probe(load, scoring, pip_name, reward_probe.Limits(**question.get("limits", {})))
     try:
-        chosen = _rows_to_try(config, int(question["sample"]))
         tried = [probe.add(reward_probe.Place(where, path, number), row) for where, path, number, row in chosen]
     finally:
         probe.close()
-    problems = probe.findings()
+    problems = [*unreadable, *probe.findings()]
     if not all(tried) and not any(problem["severity"] == "error" for problem in problems):
         message = f"the reward was tried on {sum(tried)} of {len(tried)} rows: it is too slow for more"
         problems.append({
@@ -124,7 +125,7 @@ def tried_reward(config: Any, question: Mapping[str, Any]) -> tuple[list[dict[st
         })  # fmt: skip
     rows = ", ".join(f"{count} {where} rows" for where, count in probe.tried.items())
     seen = "; ".join(f"{kind} {_span(scores)}" for kind, scores in probe.scores.items())
-    return problems, {"reward": f"{question['reward']['called']}; tried on {rows or 'no row'}", "scores seen": seen}
+    return problems, {"reward_tried": rows or "on no row", "scores_seen": seen or "none"}
 
 
 def _span(scores: list[float]) -> str:
@@ -153,15 +154,20 @@ def _files(config: Any) -> list[tuple[str, str]]:
     return found
 
 
-def _rows_to_try(config: Any, count: int) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
-    """(train or validation, path, row, columns): the most telling rows first, the files by turns."""
-    queues = []
+def _rows_to_try(config: Any, count: int) -> tuple[list[tuple[str, str, int, dict[str, Any]]], list[dict[str, Any]]]:
+    """(train or validation, path, row, columns), the most telling rows first, the files by turns; and what is wrong."""
+    queues, problems = [], []
     for where, path in _files(config):
-        order = sample_rows.to_try(sample_rows.scan(path), count, seed=42)
-        rows = dict(sample_rows.read(path, order))
+        try:
+            order = sample_rows.to_try(sample_rows.scan(path), count, seed=42)
+            rows = dict(sample_rows.read(path, order))
+        except sample_rows.UNREADABLE as error:
+            message = f"the rows of {path} cannot be read: {type(error).__name__}: {error}"
+            problems.append({**_problem("DATA_UNREADABLE", where, message, "prepare again"), "path": path})
+            continue
         queues.append([(where, path, number, rows[number]) for number in order])
-    for turn in range(max(map(len, queues), default=0)):
-        yield from (queue[turn] for queue in queues if turn < len(queue))
+    turns = range(max(map(len, queues), default=0))
+    return [queue[turn] for turn in turns for queue in queues if turn < len(queue)], problems
 
 
 def measured_prompts(config: Any, question: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, str]]:
@@ -181,10 +187,15 @@ def measured_prompts(config: Any, question: Mapping[str, Any]) -> tuple[list[dic
             **_problem("LENGTHS_UNKNOWN", "config", message, "leave room in data.max_prompt_length"),
             "severity": "warning",
         })  # fmt: skip
+    if not isinstance(data.get("max_prompt_length"), int) or not isinstance(data.get("train_batch_size"), int):
+        return problems, told  # of the wrong type, which is told elsewhere
     for where, path in _files(config):
-        found = _measured(path, render, count, question["checks"]["length_sample"], data["max_prompt_length"])
+        try:
+            found = _measured(path, render, count, question["checks"]["length_sample"], data["max_prompt_length"])
+        except sample_rows.UNREADABLE:
+            continue  # told with the reward's rows
         problems += prompt_lengths.findings(where, path, found, data, question["checks"]["max_cut_share"])
-        told[f"{where} prompts"] = prompt_lengths.summary(found, data["max_prompt_length"])
+        told[f"{where}_prompts"] = prompt_lengths.summary(found, data["max_prompt_length"])
     return problems, told
 
 
@@ -231,7 +242,13 @@ def main() -> None:
     answer_fd = os.dup(1)
     os.dup2(2, 1)
     os.set_inheritable(answer_fd, False)
-    document = answer(json.load(sys.stdin))
+    try:
+        document = answer(json.load(sys.stdin))
+    except Exception as error:  # noqa: BLE001 - so that it does not hide what other checks found
+        traceback.print_exc()
+        message = f"the rehearsal broke off: {type(error).__name__}: {error}"
+        problem = _problem("REHEARSAL_FAILED", "config", message[:600], "correct what else is told first")
+        document = {"problems": [problem], "summary": {}}
     with os.fdopen(answer_fd, "w", encoding="utf-8") as out:
         json.dump(document, out)
 

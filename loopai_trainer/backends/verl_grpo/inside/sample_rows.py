@@ -14,6 +14,9 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
+UNREADABLE = (OSError, pyarrow.ArrowException, KeyError)
+"""Raised by a file that is not there, is no Parquet, or lacks a column."""
+
 BATCH_ROWS = 4096
 COLUMNS = ("data_source", "prompt", "reward_model", "extra_info", "images", "videos")
 _MIX = 0x9E3779B97F4A7C15

@@ -140,3 +140,10 @@ def test_code_that_is_executed_is_a_red_flag():
 def test_a_block_survives_json():
     block = reward.reward_block(settings(), KNOWN)
     assert json.loads(json.dumps(block)) == block
+
+
+def test_a_block_that_was_edited_breaks_nothing_here():
+    for block in ({}, {"mode": "custom"}, {"mode": "preset", "preset": "no such"}):
+        assert reward.called(block)
+        assert reward.red_flags(block) == []
+        assert "path" in reward.native_keys(block, "/i", "0.8")

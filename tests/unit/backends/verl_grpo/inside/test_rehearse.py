@@ -7,6 +7,8 @@ import os
 import sys
 from types import ModuleType
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from fakes import verl_inside, verl_rehearsals
 
@@ -91,10 +93,10 @@ def codes(answer):
 def test_a_good_plan(ask):
     found = ask()
     assert found["problems"] == []
-    assert found["summary"]["reward"].endswith("tried on 6 train rows, 2 validation rows")
-    assert found["summary"]["scores seen"] == "right 1; wrong 0; empty 0; marker-free 0; very long 1"
-    assert found["summary"]["train prompts"].startswith("6 rows: p50 16")
-    assert found["summary"]["validation prompts"].startswith("2 rows")
+    assert found["summary"]["reward_tried"] == "6 train rows, 2 validation rows"
+    assert found["summary"]["scores_seen"] == "right 1; wrong 0; empty 0; marker-free 0; very long 1"
+    assert found["summary"]["train_prompts"].startswith("6 rows: p50 16")
+    assert found["summary"]["validation_prompts"].startswith("2 rows")
 
 
 def test_what_cannot_be_composed_is_told_alone(ask):
@@ -159,7 +161,7 @@ def test_a_slow_reward_is_said_to_be_tried_in_part(ask, monkeypatch):
     found = ask()
     assert codes(found) == [("warning", "REWARD_PARTLY_TRIED")]
     assert "0 of 8 rows" in found["problems"][0]["message"]
-    assert "tried on no row" in found["summary"]["reward"]
+    assert found["summary"]["reward_tried"] == "on no row"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_template_arguments_tools_and_another_template_count(ask):
     found = ask(more=more)
     assert codes(found) == [("warning", "LENGTHS_UNKNOWN")]
     longest = len("a longer oneHow many? (0){'enable_thinking': False}")
-    assert f"longest {longest} of" in found["summary"]["train prompts"]
+    assert f"longest {longest} of" in found["summary"]["train_prompts"]
 
 
 def test_a_tokenizer_that_cannot_be_used(ask, verl):
@@ -214,21 +216,50 @@ def test_no_validation_file_and_several_train_files(ask, tmp_path):
     extra = verl_rehearsals.write_rows(tmp_path / "more.parquet", verl_rehearsals.rows()[:1])
     found = ask(more={"data.val_files": None, "data.train_files": [str(tmp_path / "t.parquet"), str(extra)]})
     assert found["problems"] == []
-    assert found["summary"]["reward"].endswith("tried on 7 train rows")
+    assert found["summary"]["reward_tried"] == "7 train rows"
 
 
-def test_the_answer_is_the_only_thing_on_stdout(ask, monkeypatch, tmp_path):
-    monkeypatch.setattr(rehearse, "answer", lambda asked: [print("talk"), os.write(1, b"more")] and {"ok": asked})
+def test_data_that_cannot_be_read_are_a_finding(ask, tmp_path):
+    other = tmp_path / "other.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"x": [1]}), other)
+    found = ask(more={"data.train_files": str(tmp_path / "none.parquet"), "data.val_files": str(other)})
+    assert codes(found) == [("error", "DATA_UNREADABLE")] * 2
+    assert [problem["where"] for problem in found["problems"]] == ["train", "validation"]
+
+
+@pytest.mark.parametrize("key", ["data.max_prompt_length", "data.train_batch_size"])
+def test_limits_of_the_wrong_type_are_told_elsewhere(ask, key):
+    found = ask(more={key: "many"})
+    assert found["problems"] == []
+    assert "train_prompts" not in found["summary"]
+
+
+def test_what_breaks_off_is_a_finding_too(monkeypatch):
+    def fall(question):
+        raise AttributeError("something null")
+
+    monkeypatch.setattr(rehearse, "answer", fall)
+    document = answered(monkeypatch)
+    assert codes(document) == [("error", "REHEARSAL_FAILED")]
+    assert "AttributeError: something null" in document["problems"][0]["message"]
+
+
+def answered(monkeypatch):
+    """What main() writes to stdout, and nothing else."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("{}"))
     read, write = os.pipe()
-    kept = os.dup(1), os.dup(2)
+    kept = os.dup(1)
     try:
         os.dup2(write, 1)
         rehearse.main()
     finally:
-        os.dup2(kept[0], 1)
+        os.dup2(kept, 1)
+        os.close(kept)
         os.close(write)
     with os.fdopen(read) as answer:
-        assert json.load(answer) == {"ok": {}}
-    for descriptor in kept:
-        os.close(descriptor)
+        return json.load(answer)
+
+
+def test_the_answer_is_the_only_thing_on_stdout(monkeypatch):
+    monkeypatch.setattr(rehearse, "answer", lambda asked: [print("talk"), os.write(1, b"more")] and {"ok": asked})
+    assert answered(monkeypatch) == {"ok": {}}
