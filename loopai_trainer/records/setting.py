@@ -24,7 +24,7 @@ class Field:
     env: tuple[str, ...] = ()
     default: Any = None
     required: bool = False
-    kind: Literal["text", "path", "bool", "int", "number"] = "text"
+    kind: Literal["text", "path", "bool", "int", "number", "json"] = "text"
     choices: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
 

@@ -155,7 +155,14 @@ def _number(value: Any) -> float:
         raise ValueError("must be a number") from None
 
 
-_CONVERT = {"text": _text, "path": _text, "bool": _bool, "int": _int, "number": _number}
+def _json(value: Any) -> Any:
+    # A state holds the object itself, a flag or variable its text; whoever uses it says what is wrong with the text.
+    if not isinstance(value, str | Mapping):
+        raise ValueError("must be a JSON object")
+    return value
+
+
+_CONVERT = {"text": _text, "path": _text, "bool": _bool, "int": _int, "number": _number, "json": _json}
 
 
 def _unknown(fields: Sequence[Field], keyword: Mapping[str, Any]) -> Iterable[Problem]:

@@ -20,7 +20,7 @@ FIELDS: tuple[Field, ...] = (
     Field("verl_reward_preset", "verl's scorer, by the launcher's name", "--reward-preset", ("VERL_REWARD_PRESET",), choices=PRESETS),
     Field("verl_reward_function_path", "Python file of a custom reward: FILE[:NAME]", "--reward-function", ("VERL_REWARD_FUNCTION_PATH",), kind="path"),
     Field("verl_reward_function_name", "its function, compute_score if not said otherwise", None, ("VERL_REWARD_FUNCTION_NAME",)),
-    Field("verl_reward_kwargs", "further keyword arguments of the reward, a JSON object", "--reward-kwargs", ("VERL_REWARD_KWARGS",)),
+    Field("verl_reward_kwargs", "further keyword arguments of the reward, a JSON object", "--reward-kwargs", ("VERL_REWARD_KWARGS",), kind="json"),
     Field("verl_rollout_backend", "what generates the replies", None, ("VERL_ROLLOUT_BACKEND",), choices=("vllm", "sglang")),
     Field("verl_selection_metric", "validation metric that chooses the checkpoint; may hold *", None, ("VERL_SELECTION_METRIC",), "val-core/*/acc/mean@*"),
     Field("verl_selection_mode", "whether more or less of it is better", None, ("VERL_SELECTION_MODE",), "max", choices=("max", "min", "maximize", "minimize")),

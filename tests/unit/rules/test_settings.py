@@ -105,3 +105,12 @@ def test_booleans_and_numbers_from_text():
 def test_placeholders():
     assert settings.is_placeholder("/path/to/model")
     assert not settings.is_placeholder("/data/path/to")
+
+
+def test_an_object_is_taken_from_a_state_as_it_is_and_as_text_from_elsewhere():
+    field = Field("j", "", env=("J",), kind="json")
+    layer = settings.Layer("state.trainer", {"j": {"a": 1}})
+    assert resolve([field], {}, {}, [layer]).values == {"j": {"a": 1}}
+    assert resolve([field], {}, {"J": '{"a": 2}'}, [layer]).values == {"j": '{"a": 2}'}
+    with pytest.raises(SettingsError, match="JSON object"):
+        resolve([field], {"j": [1]}, {}, [])
