@@ -84,9 +84,13 @@ def _tokenizer_problems(base: str, folder: str, config: Mapping[str, Any]) -> It
     path = os.path.join(folder, TOKENIZER)
     if not os.path.isfile(path):
         return
-    found = _vocabulary(path)
-    wanted = _vocabulary(os.path.join(base, TOKENIZER))
+    found, merges = _vocabulary(path), _merges(path)
+    base_path = os.path.join(base, TOKENIZER)
+    wanted, base_merges = _vocabulary(base_path), _merges(base_path)
     rows = config.get("vocab_size")
+    if wanted and merges != base_merges:
+        message = f"{TOKENIZER} holds other merges than the base model's: {len(merges)} against {len(base_merges)}"
+        yield _problem("EXPORT_TOKENIZER", message, hint, path)
     if wanted and found != wanted:
         message = f"{TOKENIZER} holds other tokens than the base model's: {len(found)} against {len(wanted)}"
         yield _problem("EXPORT_TOKENIZER", message, hint, path)
@@ -182,6 +186,13 @@ def _vocabulary(path: str) -> dict[str, object]:
         if isinstance(entry, dict) and isinstance(entry.get("content"), str):
             found[entry["content"]] = entry.get("id")
     return found
+
+
+def _merges(path: str) -> list[str]:
+    """BPE merges in order, as text; newer versions of tokenizers write each as a pair."""
+    model = (json_object(path) or {}).get("model")
+    told = model.get("merges") if isinstance(model, dict) else None
+    return [merge if isinstance(merge, str) else " ".join(map(str, merge)) for merge in told or ()]
 
 
 def _tokenizer_files(folder: str) -> list[str]:

@@ -157,6 +157,16 @@ class TestAfter:
         assert codes(problems) == [code], problems
         assert words in problems[0].message and problems[0].hint
 
+    def test_lost_merges_change_every_token(self, plan, base, merged):
+        for folder, merges in ((base, ["a b", "b c"]), (merged, [["a", "b"], ["b", "c"]])):
+            document = json.loads((folder / "tokenizer.json").read_text())
+            document["model"]["merges"] = merges
+            (folder / "tokenizer.json").write_text(json.dumps(document))
+        assert verify_export(plan, str(merged)) == []  # the same in both forms
+        write_tokenizer(merged)
+        (problem,) = verify_export(plan, str(merged))
+        assert problem.message == "tokenizer.json holds other merges than the base model's: 0 against 2"
+
     def test_weights_that_are_not_finite(self, plan, merged):
         size = (merged / "model.safetensors").stat().st_size
         with (merged / "model.safetensors").open("r+b") as file:
