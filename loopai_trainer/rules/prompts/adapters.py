@@ -167,16 +167,22 @@ def _text(value: object) -> str:
 
 
 def told_by_keys(record: dict[str, Any]) -> str | None:
-    """The adapter that a record's keys ask for; None if they tell nothing."""
-    if records.is_native(record):
+    """The adapter that a record's keys ask for; None if they tell nothing.
+
+    A key that is null counts only where no other one tells more: in Parquet each row has the columns of all.
+    """
+    native = records.is_native(record)
+    if native and (record["reward_model"] is not None or records.reference_of(record) is None):
         return "native"
     if any(record.get(name) is not None for name in records.TURNS) or isinstance(record.get("prompt"), list):
         return "messages"
+    if record.get(records.INSTRUCTION) is not None:
+        return "alpaca"
+    if any(record.get(name) is not None for name in records.QUESTIONS):
+        return "qa"
     if records.INSTRUCTION in record:
         return "alpaca"
-    if any(name in record for name in records.QUESTIONS):
-        return "qa"
-    return None
+    return "qa" if any(name in record for name in records.QUESTIONS) else None
 
 
 def _hold_all(question: str, choices: object) -> bool:
