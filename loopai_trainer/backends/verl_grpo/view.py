@@ -32,6 +32,7 @@ def summary(plan: Plan) -> dict[str, Any]:
     """Name -> value, in reading order."""
     values, steps = Effective(plan.native, SEEN_DEFAULTS), schedule.of_plan(plan)
     loopai, result = plan.loopai, plan.result
+    is_cpu = values.get("trainer.device") == "cpu"
     shown = {
         **_data(loopai["inputs"]),
         "model": values.get(f"{MODEL}.path"),
@@ -41,7 +42,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "gpus": _gpus(plan, steps),
         "strategy": values.get(f"{ACTOR}.strategy"),
         "tensor_parallel": values.get(f"{ROLLOUT}.tensor_model_parallel_size"),
-        "gpu_memory_utilization": values.get(f"{ROLLOUT}.gpu_memory_utilization"),
+        "gpu_memory_utilization": None if is_cpu else values.get(f"{ROLLOUT}.gpu_memory_utilization"),
         "train_batch_size": steps.batch,
         "replies_per_prompt": steps.group,
         "replies_per_step": steps.replies,
