@@ -56,10 +56,8 @@ class NativeFile:
     def needed(self) -> list[str]:
         """The columns that have to be judged."""
         names = ["prompt", "reward_model", *(["data_source"] if "data_source" in self.schema.names else [])]
-        if "extra_info" in self.schema.names:
-            kind = self.schema.field("extra_info").type
-            if not pyarrow.types.is_struct(kind) and not pyarrow.types.is_null(kind):
-                names.append("extra_info")
+        if "extra_info" in self.schema.names and not _struct_or_null(self.schema.field("extra_info").type):
+            names.append("extra_info")
         return names
 
     def batches(self, columns: list[str] | None) -> Iterator[Any]:
@@ -116,7 +114,7 @@ class PromptBlock:
         if not self.regular or "data_source" not in names or not _plain_truth(truth.type, text_only):
             return list(range(rows))
         masks = [_bad_truth(truth), *_bad_text(self.batch.column("data_source"))]
-        if "extra_info" in names:
+        if "extra_info" in names and not _struct_or_null(self.batch.schema.field("extra_info").type):
             masks.append(compute.is_valid(self.batch.column("extra_info")))
         if not self._single:
             masks.append(compute.fill_null(compute.equal(self._lengths, 0), True))
@@ -217,6 +215,10 @@ def _is_prompt(kind: Any) -> bool:
 def _child(kind: Any, name: str) -> Any | None:
     index = kind.get_field_index(name)
     return kind.field(index).type if index >= 0 else None
+
+
+def _struct_or_null(kind: Any) -> bool:
+    return bool(pyarrow.types.is_struct(kind) or pyarrow.types.is_null(kind))
 
 
 def _is_text(kind: Any | None) -> bool:

@@ -37,6 +37,7 @@ class ValueTypes:
             merged = None
         if merged is None:
             self.mixed.add(key)
+            self._types[key] = pyarrow.string()
         else:
             self._types[key] = merged
 

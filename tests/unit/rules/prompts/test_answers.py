@@ -93,7 +93,9 @@ def test_texts_compare_without_blanks_case_and_width():
     assert comparable("  New\n York") == comparable("new york")
 
 
-@pytest.mark.parametrize("value", [None, "", " \n", "None", "null", "NaN", "<NA>", float("nan"), [], [None], {}, {"a": None}])
+@pytest.mark.parametrize(
+    "value", [None, "", " \n", "None", "null", "NaN", "<NA>", float("nan"), [], [None], {}, {"a": None}]
+)
 def test_values_that_stand_for_nothing(value):
     assert is_missing(value)
 

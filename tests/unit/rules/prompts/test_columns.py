@@ -9,10 +9,33 @@ from loopai_trainer.rules.prompts.columns import columns_of, quick_columns
 
 _questions = st.sampled_from(["q?", "What is 9 x 8? " * 6, " ", "", "end with ####", "#### 72", "the answer?", None, 7])
 _answers = st.sampled_from(
-    ["so\n#### 72", "72", "#### 72", "so\n#### 1,234", "\\boxed{72}\n#### 72", "\\boxed{7}\n#### 72", "Paris", "", "null"]
-    + ["What is 9 x 8? " * 6, "a\nb", "the answer\n#### 5", "x\n#### ²", "x\n#### 72 ", 72, None, True, ["72"], "y\n#### "]
+    [
+        "so\n#### 72",
+        "72",
+        "#### 72",
+        "so\n#### 1,234",
+        "\\boxed{72}\n#### 72",
+        "\\boxed{7}\n#### 72",
+        "Paris",
+        "",
+        "null",
+    ]
+    + [
+        "What is 9 x 8? " * 6,
+        "a\nb",
+        "the answer\n#### 5",
+        "x\n#### ²",
+        "x\n#### 72 ",
+        72,
+        None,
+        True,
+        ["72"],
+        "y\n#### ",
+    ]
 )
-_extra = st.fixed_dictionaries({}, optional={"id": st.integers(0, 9), "data_source": st.just("own"), "system": st.just("s")})
+_extra = st.fixed_dictionaries(
+    {}, optional={"id": st.integers(0, 9), "data_source": st.just("own"), "system": st.just("s")}
+)
 
 
 def _qa(question, answer, extra):
