@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from loopai_trainer import backends
+from loopai_trainer.errors import ConfigError
 from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import environments
-from loopai_trainer.operations import approval_policy, approvals, inputs, resolving, rounds, run_place
+from loopai_trainer.operations import approval_policy, approvals, commands, inputs, resolving, rounds, run_place
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.prepared_config import check_identity, read_config, run_of_config
 from loopai_trainer.operations.refresh import refresh
 from loopai_trainer.operations.reserved_block import reserved_problems
 from loopai_trainer.operations.review import Review, approval_data, refuse, review
-from loopai_trainer.records import Plan
+from loopai_trainer.records import Plan, Problem
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules import yaml_text
 
 SHOWN_BEFORE = 5
 """Earlier YAMLs of a version that plan.json keeps, so that run-prepared can say what changed since one was approved."""
+
+MENDED_BY_REFRESH = ("loopai.inputs", "loopai.backend")
+"""What the program says of inputs: `inspect --refresh` writes it anew."""
 
 Progress = Callable[[str, int, int], None]
 """(what, bytes done, bytes in all): for the terminal."""
@@ -74,9 +78,17 @@ def examine(run: RunDir, environ: Mapping[str, str], progress: Progress | None =
         *resolving.changed(plan, backend, environ, paths),
     ]
     if errors:
-        raise refuse(errors, run.config)
+        raise _refusal(errors, run)
     inputs.verify(plan, backend, environ, progress=progress)
     return Examined(plan, found, rounds.since_approved(run, plan.text))
+
+
+def _refusal(errors: Sequence[Problem], run: RunDir) -> ConfigError:
+    """All errors in one refusal, with the command that mends them if a new look at the inputs does."""
+    error = refuse(errors, run.config)
+    if all((problem.field or "").startswith(MENDED_BY_REFRESH) for problem in errors):
+        error.next_command = commands.refresh(run.config)
+    return error
 
 
 def note_inspection(run: RunDir, examined: Examined) -> None:

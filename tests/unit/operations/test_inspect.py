@@ -109,6 +109,13 @@ def test_edits_that_break_the_reserved_block_are_refused(plan, change, key):
         assert not key.startswith("loopai.inputs") or "--refresh" in found[key].hint
 
 
+def test_the_way_on_is_a_refresh_where_that_mends_all(plan):
+    plan.replace("rows: 2", "rows: 3")
+    assert plan.refused().next_command == f"trainer inspect {plan.run.config} --refresh"
+    plan.edit(lambda v: v["loopai"].update(extra=1))
+    assert plan.refused().next_command == ""
+
+
 def test_what_a_person_decides_may_be_edited_in_the_block(plan):
     plan.edit(lambda v: v["loopai"].update(checks={"max_cut_share": 0.1}, approval={"require": "terminal"}))
     answer = plan.inspect()
