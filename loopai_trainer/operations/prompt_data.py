@@ -356,7 +356,8 @@ class _Job:
         kinds: Counter[str] = Counter()
         markers: Counter[str] = Counter()
         metadata: dict[str, None] = {}
-        for side in self._sides:
+        # A reused file was judged by the round that made it, whose answer markers it no longer has.
+        for side in (side for side in self._sides if not side.reused):
             sources.update(side.data_sources)
             kinds.update(side.kinds)
             markers.update(side.markers)

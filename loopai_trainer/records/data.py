@@ -58,7 +58,8 @@ class SplitReport:
 
 @dataclass(frozen=True, slots=True)
 class PromptFacts:
-    """What GRPO rows say of themselves, each as value -> number of usable rows of both splits.
+    """What GRPO rows say of themselves, each as value -> number of usable rows of both splits (but not of validation
+    data that are reused from the round before).
 
     `data_sources`: the column of that name. `answer_kinds`: type of the ground truth (str, int, float, bool, list,
     dict). `markers`: explicit answer markers in the source's answers (`####`, `boxed`, ...). `native`: the source had

@@ -152,6 +152,8 @@ def test_the_round_befores_validation_is_reused_byte_for_byte(tmp_path):
     assert report.split("train").counts.usable == 150 - left_out
     text = (tmp_path / "two" / "data_check_report.txt").read_text()
     assert f"{left_out} rows whose prompt stands in it were left out of train" in text
+    # Its rows, whose source is no longer known, do not speak when a reward is recommended.
+    assert sum(report.prompts.data_sources.values()) == sum(report.prompts.answer_kinds.values()) == 150
     facts = manifest(tmp_path / "two")
     assert facts["reused_validation"] == before.path
     assert facts["split"] is None
