@@ -11,11 +11,11 @@ from loopai_trainer.cli import options
 from loopai_trainer.cli.output import Output, finish
 
 NAME = "setup"
-HELP = "Install the pinned environment of a backend (llamafactory); reused if it is there already."
+HELP = "Install the pinned environment of a backend (llamafactory, verl); reused if it is there already."
 
 
 def command(
-    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="llamafactory")],
+    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="llamafactory or verl")],
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,

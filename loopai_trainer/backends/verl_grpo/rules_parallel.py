@@ -7,17 +7,21 @@ from math import gcd
 from typing import Any
 
 from loopai_trainer.backends.verl_grpo.effective import ACTOR, MODEL, ROLLOUT
-from loopai_trainer.backends.verl_grpo.facts import Facts, divisors, error
+from loopai_trainer.backends.verl_grpo.facts import Facts, divisors, error, warning
 from loopai_trainer.host.devices import device_problems, parse_devices
 from loopai_trainer.records import Problem
 
 ENGINES: Mapping[str, str] = {"vllm": "vllm", "sglang": "sglang"}
 """rollout.name -> the distribution that verl needs for it. verl registers trtllm too, which was never tried here."""
 
+CPUS_A_RANK, CPUS_BESIDE = 3, 2
+"""What verl asks Ray for: a bundle of three CPUs for each rank, and its runner and workers."""
+
 
 def parallel_problems(facts: Facts) -> Iterator[Problem]:
     """All findings on devices, tensor, sequence and data parallelism, and lengths that the model can take."""
     yield from _devices(facts)
+    yield from _ray_cpus(facts)
     yield from _tensor_parallel(facts)
     yield from _other_parallel(facts)
     yield from _sequence_parallel(facts)
@@ -59,6 +63,24 @@ def _devices(facts: Facts) -> Iterator[Problem]:
         yield error("DEVICES_DIFFER", message, f"set n_gpus_per_node to {named}", "trainer.n_gpus_per_node")
     if values.whole("trainer.nnodes", 1) != 1 or launch["nodes"] != 1:
         yield error("NODES", "only one node is supported", "set trainer.nnodes: 1", "trainer.nnodes")
+
+
+def _ray_cpus(facts: Facts) -> Iterator[Problem]:
+    """Source: single_controller/ray/base.py, run: Ray waits for ever for CPUs (logical ones) that it does not have."""
+    key = "ray_kwargs.ray_init.num_cpus"
+    given = facts.values.whole(key)
+    needed = CPUS_A_RANK * facts.steps.devices + CPUS_BESIDE
+    if given and given < needed:
+        message = (
+            f"'{key}' is {given}: verl would wait for ever for {needed} ({CPUS_A_RANK} a rank, {CPUS_BESIDE} beside)"
+        )
+        yield error("RAY_CPUS", message, f"set it to at least {needed}: they are counted, not used up", key)
+    elif not given and facts.host.cpu_count < needed:
+        message = (
+            f"verl needs {needed} of Ray's CPUs ({CPUS_A_RANK} a rank, {CPUS_BESIDE} beside), this host has "
+            f"{facts.host.cpu_count}: on it, verl would wait for ever"
+        )
+        yield warning("RAY_CPUS", message, f"set {key}: {needed}; they are counted, not used up", key)
 
 
 def _tensor_parallel(facts: Facts) -> Iterator[Problem]:

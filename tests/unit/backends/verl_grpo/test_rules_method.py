@@ -154,7 +154,7 @@ class TestCpuSmoke:
 
     def test_only_few_ranks(self, run):
         settings = make_settings(nproc_per_node=3)
-        changes = {"data.train_batch_size": 6, f"{ACTOR}.ppo_mini_batch_size": 6}
+        changes = {"data.train_batch_size": 6, f"{ACTOR}.ppo_mini_batch_size": 6, "ray_kwargs.ray_init.num_cpus": 11}
         assert errors(run, template=CPU, settings=settings, changes=changes) == ["CPU_NOT_SMOKE"]
         assert errors(run, template=CPU, settings=make_settings(nproc_per_node=2)) == []
 

@@ -147,6 +147,15 @@ def test_more_than_one_node_is_refused(run, plan):
     assert "NODES" in errors(run, **plan)
 
 
+def test_cpus_that_ray_would_wait_for(run):
+    key = "ray_kwargs.ray_init.num_cpus"
+    assert one(run, "RAY_CPUS", changes={key: 7}).hint.startswith("set it to at least 8")
+    assert errors(run, changes={key: 8}) == []
+    few = Host(GPUS, 7, 10**13)
+    assert warnings(run, host=few) == ["RAY_CPUS"]
+    assert warnings(run, host=few, changes={key: 8}) == []
+
+
 @pytest.mark.parametrize(("size", "fits"), [(-1, True), (2, True), (1, True), (3, False)])
 def test_shards_over_the_gpus(run, size, fits):
     assert errors(run, changes={f"{ACTOR}.fsdp_config.fsdp_size": size}) == ([] if fits else ["FSDP_SIZE"])
