@@ -208,10 +208,13 @@ def nearest(source: str) -> str | None:
     return lowered[near[0]] if near else None
 
 
+_FIXED = tuple(name for name, preset in PRESETS.items() if preset.scorer)
+"""Presets that need no data_source: those that route would not know it either."""
+
+
 def choices() -> str:
     """What a person may choose, as flags."""
-    named = "|".join(preset for preset in PRESETS if preset != "auto")
-    return f"--reward-preset {named}, or --reward-function FILE[:NAME]"
+    return f"--reward-preset {'|'.join(_FIXED)}, or --reward-function FILE[:NAME]"
 
 
 def _ambiguous(facts: PromptFacts, by_name: Mapping[str, str], by_marker: Mapping[str, str], rows: int) -> ConfigError:
@@ -230,7 +233,7 @@ def _ambiguous(facts: PromptFacts, by_name: Mapping[str, str], by_marker: Mappin
         code="REWARD_AMBIGUOUS",
         hint=problem.hint,
         problems=[problem],
-        details={"choices": [preset for preset in PRESETS if preset != "auto"]},
+        details={"choices": list(_FIXED)},
     )
 
 

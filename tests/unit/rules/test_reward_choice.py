@@ -180,7 +180,7 @@ class TestRecommendation:
     def test_what_is_not_certain_is_asked(self, given):
         error = refused("REWARD_AMBIGUOUS", settings(), given)
         assert error.details["choices"] == [
-            "verl_builtin", "gsm8k_exact", "math_boxed", "math_dapo", "prime_math", "geometry", "qa_exact_match",
+            "gsm8k_exact", "math_boxed", "math_dapo", "prime_math", "geometry", "qa_exact_match",
         ]  # fmt: skip
         assert "gsm8k_exact" in error.hint
         assert "--reward-function" in error.hint

@@ -111,7 +111,8 @@ def tried_reward(config: Any, question: Mapping[str, Any]) -> tuple[list[dict[st
         return _scoring(source, question)
 
     chosen, unreadable = _rows_to_try(config, int(question["sample"]))
-    probe = reward_probe.Probe(load, scoring, pip_name, reward_probe.Limits(**question.get("limits", {})))
+    more = {"keys_hint": "choose preset auto: it makes them alike"} if _is_builtin(question) else {}
+    probe = reward_probe.Probe(load, scoring, pip_name, reward_probe.Limits(**question.get("limits", {})), **more)
     try:
         tried = [probe.add(reward_probe.Place(where, path, number), row) for where, path, number, row in chosen]
     finally:
@@ -126,6 +127,11 @@ def tried_reward(config: Any, question: Mapping[str, Any]) -> tuple[list[dict[st
     rows = ", ".join(f"{count} {where} rows" for where, count in probe.tried.items())
     seen = "; ".join(f"{kind} {_span(scores)}" for kind, scores in probe.scores.items())
     return problems, {"reward_tried": rows or "on no row", "scores_seen": seen or "none"}
+
+
+def _is_builtin(question: Mapping[str, Any]) -> bool:
+    """Whether the scorers are verl's own, so that nobody can change what they return."""
+    return bool(question["reward"]["preset"] == "verl_builtin")
 
 
 def _span(scores: list[float]) -> str:

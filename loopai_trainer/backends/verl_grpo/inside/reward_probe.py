@@ -75,7 +75,9 @@ class Probe:
         scoring: Callable[[str], Scoring],
         pip_name: Callable[[str], str],
         limits: Limits = Limits(),  # noqa: B008 - a frozen value
+        keys_hint: str = "return the same keys, of the same types, for every reply",
     ) -> None:
+        self._keys_hint = keys_hint
         self._caller = reward_calls.Caller(load, limits.load_s, limits.call_s)
         self._scoring = scoring
         self._pip_name = pip_name
@@ -218,8 +220,7 @@ class Probe:
             message = (
                 f"the reward answers with {now} for the {reply.shown()} and with {before} for the {self._shape[1]}"
             )
-            hint = "return the same keys, of the same types, for every reply (preset verl_builtin: choose auto instead)"
-            self._tell(("REWARD_KEYS",), place, message, hint)
+            self._tell(("REWARD_KEYS",), place, message, self._keys_hint)
 
     def _tell(self, key: tuple[str, ...], place: Place, message: str, hint: str) -> None:
         if key in self._findings:
@@ -259,5 +260,6 @@ def _finding(severity: str, code: str, place: Place, message: str, hint: str) ->
     text = f"{message} [{place.where} row {place.row}]"
     return {
         "severity": severity, "code": code, "where": place.where, "message": text, "hint": hint,
-        "path": place.path, "row": place.row, "field": "reward_model.ground_truth",
+        "path": place.path, "row": place.row,
+        "field": "reward_model.ground_truth" if code == "REWARD_USELESS" else None,
     }  # fmt: skip

@@ -156,12 +156,22 @@ def test_a_slow_reward_is_said_to_be_tried_in_part(ask, monkeypatch):
     monkeypatch.setattr(
         rehearse.reward_probe,
         "Probe",
-        lambda load, scoring, name, limits: real(load, scoring, name, limits._replace(budget_s=-1)),
+        lambda load, scoring, name, limits, **more: real(load, scoring, name, limits._replace(budget_s=-1), **more),
     )
     found = ask()
     assert codes(found) == [("warning", "REWARD_PARTLY_TRIED")]
     assert "0 of 8 rows" in found["problems"][0]["message"]
     assert found["summary"]["reward_tried"] == "on no row"
+
+
+@pytest.mark.parametrize(("preset", "hint"), [("verl_builtin", "choose preset auto"), ("auto", "return the same keys")])
+def test_changing_keys_of_verls_own_scorers_have_a_hint_of_their_own(ask, verl, preset, hint):
+    def changing(solution_str, **row):
+        return {"score": 0.0} if solution_str else 0.0
+
+    verl["verl.trainer.ppo.reward"].get_custom_reward_fn = lambda config: changing
+    hints = {problem["code"]: problem["hint"] for problem in ask({"verl_reward_preset": preset})["problems"]}
+    assert hints["REWARD_KEYS"].startswith(hint)
 
 
 @pytest.mark.parametrize(
