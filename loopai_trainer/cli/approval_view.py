@@ -86,7 +86,8 @@ def changes(out: Console, changed: Sequence[Mapping[str, Any]]) -> None:
 def diff(out: Console, data: Mapping[str, Any], message: str) -> None:
     """The answer of `trainer diff`."""
     out.print(escape(message))
-    changes(out, data["changed"]) if data["changed"] else None
+    if data["changed"]:
+        changes(out, data["changed"])
     if data["unified"]:
         out.print()
         unified(out, data["unified"])

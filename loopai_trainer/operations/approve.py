@@ -32,31 +32,35 @@ def approve(
     run = targets.open_run(targets.find(version, scope).path)
     _refuse_agent(run, scope.environ)
     why = f"{run.version_id} is approved by a person at a terminal"
-    with terminal.own(why, commands.approve(run.path)) as tty, run_hold.not_started(run, "be approved"):
-        given = approval_file.read(run)
-        examined = examine(run, scope.environ, progress)
-        plan = examined.plan
-        approvals.refuse_used(given, plan)
-        following = commands.run_prepared(run.config, plan.sha256)
-        found = examined.found
-        show(
-            tty.stream,
-            approval_data(plan, run, found.summary, found.warnings, diff=examined.since, next_command=following),
-        )
-        typed = tty.ask(
-            f"Type the first {TYPED_CHARACTERS} characters of the hash to approve, anything else to refuse: "
-        )
-        if typed != plan.sha256[:TYPED_CHARACTERS]:
-            raise _refused(run, typed)
-        _refuse_changed(run, plan.sha256)
-        note_inspection(run, examined)
-        record = _record(run, examined, scope.environ, tty.name, note)
-        approval_file.write(run, record)
-        approval_file.append(run.task, record)
+    with terminal.own(why, commands.approve(run.path)) as tty:
+        with run_hold.not_started(run, "be approved"):
+            examined = examine(run, scope.environ, progress)
+            approvals.refuse_used(approval_file.read(run), examined.plan)
+        # Nothing is held while a person reads: what may have changed meanwhile is looked at once more.
+        _ask(tty, run, examined, show)
+        with run_hold.not_started(run, "be approved"):
+            approvals.refuse_used(approval_file.read(run), examined.plan)
+            _refuse_changed(run, examined.plan.sha256)
+            note_inspection(run, examined)
+            record = _record(run, examined, scope.environ, tty.name, note)
+            approval_file.write(run, record)
+            approval_file.append(run.task, record)
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(record["expires_at"]))
+    following = commands.run_prepared(run.config, examined.plan.sha256)
     data = {"approval": record, "config_path": run.config, "next_command": following}
     message = f"approved {run.version_id} (round {record['round']}); it may be started once, until {until}"
     return Answer("approve", data, status="approved", message=message)
+
+
+def _ask(tty: terminal.Terminal, run: RunDir, examined: Examined, show: Show) -> None:
+    """Show everything and ask for the beginning of the hash. Raises ApprovalError NOT_APPROVED for anything else."""
+    plan, found = examined.plan, examined.found
+    following = commands.run_prepared(run.config, plan.sha256)
+    data = approval_data(plan, run, found.summary, found.warnings, diff=examined.since, next_command=following)
+    show(tty.stream, data)
+    typed = tty.ask(f"Type the first {TYPED_CHARACTERS} characters of the hash to approve, anything else to refuse: ")
+    if typed != plan.sha256[:TYPED_CHARACTERS]:
+        raise _refused(run, typed)
 
 
 def _refuse_agent(run: RunDir, environ: Mapping[str, str]) -> None:

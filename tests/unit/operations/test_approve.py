@@ -162,6 +162,18 @@ def test_a_yaml_that_changes_while_it_is_read_is_not_approved(desk):
     assert not os.path.exists(desk.run.approval)
 
 
+def test_nothing_is_held_while_a_person_reads_and_a_start_meanwhile_counts(desk):
+    call = Terminal(["approve", desk.run.path], desk.env)
+    call.wait_for(QUESTION)
+    assert desk.status == "prepared"
+    os.makedirs(desk.run.launch)
+    Path(desk.run.launch_started).write_text("{}")
+    call.type(desk.sha256[:8] + "\n")
+    code, seen = call.end()
+    assert (code, "VERSION_IN_USE" in seen) == (7, True)
+    assert not os.path.exists(desk.run.approval)
+
+
 def test_an_edited_yaml_is_checked_and_approved_as_it_stands(desk):
     path = Path(desk.run.config)
     path.write_text(path.read_text().replace("seed: 42", "seed: 7"))
