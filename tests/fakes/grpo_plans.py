@@ -38,6 +38,7 @@ MODEL_CONFIG: Mapping[str, Any] = {
     "model_type": "qwen2", "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 4096,
 }  # fmt: skip
 
+KEPT = object()
 REMOVED = object()
 """As a value: the key is taken out."""
 
@@ -123,6 +124,7 @@ def make_plan(
     model: Path | None = None,
     version: str = "0.9.1",
     files: tuple[InputFile, ...] = (),
+    reward: Any = KEPT,
 ) -> Plan:
     """`changes` (dotted) change the template, `native` the final YAML behind the draft's back, as an edit would."""
     model = model or make_model_folder(run.parent / "model", MODEL_CONFIG)
@@ -148,7 +150,7 @@ def make_plan(
             "executor": "local", "devices": placement.devices, "nodes": 1, "nproc_per_node": placement.processes,
             "env": {}, "pass_env": [], **(launch or {}),
         },
-        **backend.reserved(settings, data),
+        **(backend.reserved(settings, data) if reward is KEPT else {"reward": reward}),
         "inputs": {
             **{s.where: {"path": s.snapshot.path, "sha256": s.snapshot.sha256, "bytes": 4, "rows": s.snapshot.rows} for s in data.splits},
             "model": {"path": str(model), "fingerprint": "f" * 64},

@@ -44,6 +44,23 @@ class Facts(NamedTuple):
         return bool(self.values.get("trainer.device") == "cpu")
 
 
+def reward_block(plan: Plan) -> Mapping[str, Any] | None:
+    """`loopai.reward` as prepare wrote it; None for one that an edit has damaged."""
+    block = plan.loopai.get("reward")
+    if not isinstance(block, dict) or block.get("mode") not in ("auto", "preset", "custom"):
+        return None
+    texts = [block.get("preset"), block.get("name"), block.get("function"), *_listed(block.get("runs_code"))]
+    whole = isinstance(block.get("kwargs"), dict) and all(text is None or isinstance(text, str) for text in texts)
+    return block if whole else None
+
+
+def _listed(value: object) -> list[Any]:
+    """The items of a list; something that is no text for what is none."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [0]
+
+
 def error(code: str, message: str, hint: str, field: str) -> Problem:
     """A finding that refuses the plan."""
     return Problem("error", code, "config", message, hint, field=field)

@@ -10,7 +10,7 @@ from loopai_trainer.backends.verl_grpo import keys, reward
 from loopai_trainer.backends.verl_grpo.coverage import FILE_KEYS, coverage_problems
 from loopai_trainer.backends.verl_grpo.draft import LOGGER, run_folders
 from loopai_trainer.backends.verl_grpo.effective import ACTOR, MODEL
-from loopai_trainer.backends.verl_grpo.facts import Facts, error, warning
+from loopai_trainer.backends.verl_grpo.facts import Facts, error, reward_block, warning
 from loopai_trainer.backends.verl_grpo.schedule import saves
 from loopai_trainer.records import Problem
 from loopai_trainer.rules import dotted
@@ -66,7 +66,12 @@ def _reward(facts: Facts) -> Iterator[Problem]:
     """The reward that verl is told has to be the one that was chosen, tried and hashed."""
     key = keys.REWARD_FUNCTION[facts.family]
     inputs = os.path.join(facts.run, "inputs")
-    block = reward.native_keys(facts.plan.loopai["reward"], inputs, facts.family)
+    chosen = reward_block(facts.plan)
+    if chosen is None:
+        message = "'loopai.reward' is missing or damaged"
+        yield error("RESERVED_BLOCK", message, "undo that edit, or prepare again", "loopai.reward")
+        return
+    block = reward.native_keys(chosen, inputs, facts.family)
     wanted = block if facts.family == "0.8" else block["custom_reward_function"]
     if dotted.get(facts.native, key) != wanted:
         message = f"'{key}' is not the reward of loopai.reward, which was checked"

@@ -8,6 +8,7 @@ from typing import Any
 from loopai_trainer.backends.verl_grpo import reward, schedule
 from loopai_trainer.backends.verl_grpo.coverage import CODE_KEYS, FILE_KEYS
 from loopai_trainer.backends.verl_grpo.effective import ACTOR, MODEL, ROLLOUT, SEEN_DEFAULTS, Effective
+from loopai_trainer.backends.verl_grpo.facts import reward_block
 from loopai_trainer.records import Plan, Problem
 from loopai_trainer.rules import dotted
 
@@ -36,7 +37,7 @@ def summary(plan: Plan) -> dict[str, Any]:
     shown = {
         **_data(loopai["inputs"]),
         "model": values.get(f"{MODEL}.path"),
-        **_reward(loopai.get("reward") or {}),
+        **_reward(reward_block(plan) or {}),
         "algorithm": values.get("algorithm.adv_estimator"),
         "rollout_backend": values.get(f"{ROLLOUT}.name"),
         "gpus": _gpus(plan, steps),
@@ -73,7 +74,7 @@ def summary(plan: Plan) -> dict[str, Any]:
 def red_flags(plan: Plan) -> list[Problem]:
     """Settings that an approver should stop at."""
     native, launch = plan.native, plan.loopai["launch"]
-    found = list(reward.red_flags(plan.loopai.get("reward") or {}))
+    found = list(reward.red_flags(reward_block(plan) or {}))
     if dotted.get(native, "trainer.device") == "cpu":
         message = "a CPU smoke plan: replies come from the launcher's own small rollout, not from vLLM or SGLang"
         found.append(_flag("trainer.device", message, "use it to try an installation, and for nothing else"))
@@ -108,7 +109,7 @@ def _flag(key: str, message: str, advice: str) -> Problem:
 
 
 def _custom_reward(plan: Plan) -> Iterator[Problem]:
-    block = plan.loopai.get("reward") or {}
+    block = reward_block(plan) or {}
     if block.get("mode") == "custom":
         message = (
             f"the reward is a function of your own: {block.get('name')} in {block.get('function')}; it runs as you"

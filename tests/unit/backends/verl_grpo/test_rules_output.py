@@ -1,6 +1,7 @@
 import pytest
-from fakes.grpo_plans import GPUS, errors, findings, make_data, make_settings, warnings
+from fakes.grpo_plans import GPUS, errors, findings, make_data, make_plan, make_settings, warnings
 
+from loopai_trainer import backends
 from loopai_trainer.records import Host
 
 ACTOR = "actor_rollout_ref.actor"
@@ -62,6 +63,27 @@ def test_another_reward_than_the_chosen_one_is_refused(run, native):
 def test_the_0_8_line_has_its_reward_elsewhere(run):
     native = {"custom_reward_function.name": "other"}
     assert one(run, "INPUT_MISMATCH", version="0.8.0.dev", native=native).field == "custom_reward_function"
+
+
+DAMAGED = [
+    {"mode": "auto", "kwargs": {}, "runs_code": 3},
+    None,
+    3,
+    "x",
+    [],
+    {},
+    {"mode": "preset"},
+    {"mode": "preset", "preset": [1], "kwargs": 3},
+]
+
+
+@pytest.mark.parametrize("block", DAMAGED)
+def test_a_damaged_block_is_refused_and_not_shown(run, block):
+    assert "RESERVED_BLOCK" in errors(run, reward=block)
+    plan = make_plan(run, reward=block)
+    backend = backends.get("verl", "grpo")
+    assert "reward_calls" not in backend.summary(plan)
+    assert backend.red_flags(plan) == []
 
 
 @pytest.mark.parametrize(
