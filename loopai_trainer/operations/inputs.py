@@ -8,6 +8,7 @@ from loopai_trainer.records import Problem
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Any
 
     from loopai_trainer.contract import Backend
     from loopai_trainer.records import Plan
@@ -27,11 +28,12 @@ def verify(
     `verify_all` reads every byte again; otherwise a file whose device, inode, size, mtime and ctime are those of an
     earlier hashing is not read twice.
     """
-    from loopai_trainer.worker.inputs import changed_inputs
+    from loopai_trainer.worker.inputs import changed_inputs, strangers
 
     try:
         problems = [
             *changed_inputs(plan, environ, verify_all=verify_all, progress=progress),
+            *strangers(plan),
             *_environment(plan, backend, environ),
         ]
     except ConfigError as error:
@@ -48,7 +50,6 @@ def verify(
 
 def _environment(plan: Plan, backend: Backend, environ: Mapping[str, str]) -> Iterator[Problem]:
     from loopai_trainer.host import environments
-    from loopai_trainer.operations import provenance
 
     pinned = plan.loopai["backend"]
     try:
@@ -61,11 +62,19 @@ def _environment(plan: Plan, backend: Backend, environ: Mapping[str, str]) -> It
         ("python", pinned["python"], environment.python),
         (f"{pinned['package']} version", pinned["version"], versions.version),
         ("installed packages and backend code (sha256)", pinned["environment_sha256"], versions.sha256),
-        *provenance.changes(pinned),
+        *_checkout_changes(pinned),
     ):
         if expected != got:
             message = f"environment: {what} changed since it was approved\n  expected: {expected}\n  got:      {got}"
             yield _problem(pinned["environment"], message)
+
+
+def _checkout_changes(pinned: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    if "checkout" not in pinned:
+        return []
+    from loopai_trainer.operations import provenance
+
+    return provenance.changes(pinned)
 
 
 def _problem(path: str, message: str) -> Problem:

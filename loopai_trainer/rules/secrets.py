@@ -13,6 +13,9 @@ SHOWN = "[redacted]"
 MIN_LENGTH = 8
 """A shorter value of a variable is no token, and would be found inside ordinary words."""
 
+_WORD = 20
+"""A value of letters alone that is shorter may be a word."""
+
 _ENDINGS = ("token", "secret", "password", "passwd", "passphrase", "webhook_url", "credentials")
 _KEY_ENDINGS = ("api_key", "apikey", "access_key", "secret_key", "private_key", "auth_key", "encryption_key")
 
@@ -89,15 +92,8 @@ def found(values: "Mapping[str, Any]", hidden: "Sequence[str]" = ()) -> "Iterato
 
 
 def environment_values(environ: "Mapping[str, str]") -> tuple[str, ...]:
-    """Values of variables with a secret name, the longest first. Paths, numbers and short words are none."""
-    values = {
-        value
-        for name, value in environ.items()
-        if len(value) >= MIN_LENGTH
-        and is_secret_name(name)
-        and not value.isdigit()
-        and not value.startswith(("/", "./", "~"))
-    }
+    """Values of variables with a secret name, the longest first. Paths, numbers and single words are none."""
+    values = {value for name, value in environ.items() if is_secret_name(name) and _may_be_secret(name.lower(), value)}
     return tuple(sorted(values, key=len, reverse=True))
 
 
@@ -131,6 +127,15 @@ def redacted_value(value: "Any", hidden: "Sequence[str]" = ()) -> "Any":
 def _without_value(match: "Any") -> str:
     name, between, value = match.groups()
     return f"{name}{between}{SHOWN}" if named_secret(name, value) else match.group(0)
+
+
+def _may_be_secret(low: str, value: str) -> bool:
+    """Whether the value of a variable of that name (lower case) can be searched for without hitting ordinary text."""
+    if len(value) < MIN_LENGTH or value.isdigit() or value.startswith(("/", "./", "~")):
+        return False
+    if value.isalpha() and len(value) < _WORD:
+        return False  # PGPASSWORD=postgres hides nothing, and the word stands in many a text
+    return low.endswith((*_ENDINGS, *_KEY_ENDINGS)) or (len(value) >= 16 and _mixed(value))
 
 
 def _mixed(text: str) -> bool:

@@ -26,6 +26,38 @@ def changed_inputs(
     return [*_changed_files(plan, cache, progress), *_changed_model(plan, cache, progress)]
 
 
+def strangers(plan: Plan) -> list[Problem]:
+    """A finding for each file beside the pinned ones in `inputs/` that the plan does not know.
+
+    Training may import from there: a planted `numpy.py` would go before the real one. Compiled code (`__pycache__`) is
+    taken away before training's exec (worker.launching).
+    """
+    pinned = {entry.path for entry in plans.inputs(plan)}
+    folders = {os.path.dirname(path) for path in pinned if os.path.basename(os.path.dirname(path)) == "inputs"}
+    found = [path for folder in sorted(folders) for path in _held(folder)]
+    return [
+        _problem("INPUT_CHANGED", path, f"{path} lies beside the approved inputs, but is not in the plan")
+        for path in found
+        if path not in pinned
+    ]
+
+
+def _held(folder: str) -> Iterator[str]:
+    """Everything in a folder of inputs, and in the folders in it (a checkpoint to go on from)."""
+    for name in _importable(folder):
+        path = os.path.join(folder, name)
+        inside = list(_held(path)) if os.path.isdir(path) and not os.path.islink(path) else []
+        yield from inside or [path]
+
+
+def _importable(folder: str) -> list[str]:
+    """Names that Python or a configuration could refer to; temporary files of our own writing begin with a dot."""
+    try:
+        return sorted(name for name in os.listdir(folder) if name != "__pycache__" and not name.startswith("."))
+    except OSError:
+        return []  # the pinned files in it are told as missing
+
+
 def _changed_files(plan: Plan, cache: hashing.HashCache, progress: Progress | None) -> Iterator[Problem]:
     for entry in plans.inputs(plan):
         if os.path.islink(entry.path) or not os.path.isfile(entry.path):

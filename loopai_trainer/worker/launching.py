@@ -55,6 +55,7 @@ def paths_of(run: RunDir, tmp: str) -> LaunchPaths:
 def make_folders(run: RunDir) -> str:
     """Make what training and worker write into; returns TMPDIR, outside the run if its own would be too long."""
     empty(run.launch)
+    _remove(os.path.join(run.inputs, "__pycache__"))
     for path in (run.launch, run.cache, run.metrics):
         atomic.make_private_dir(path)
     if len(os.fsencode(run.tmp)) <= _SOCKET_PATH_LIMIT:
@@ -93,6 +94,13 @@ def empty(folder: str) -> None:
             os.rmdir(entry.path)
         else:
             os.unlink(entry.path)
+
+
+def _remove(folder: str) -> None:
+    """A folder with all that is in it, if it is there: Python would run compiled code without a look at its source."""
+    empty(folder)
+    if os.path.isdir(folder):
+        os.rmdir(folder)
 
 
 def own_tmp(path: str) -> bool:

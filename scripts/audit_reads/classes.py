@@ -11,8 +11,9 @@ import yaml
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev", "/var/cache", "/run")
 """The operating system: its libraries and settings. It is trusted, as the kernel is."""
 
-OWN = ("launch", "checkpoints", "metrics")
-"""Folders of the run that training writes: `launch/` is emptied before training's exec, `checkpoints/` is fresh."""
+OWN = ("launch", "checkpoints", "metrics", "rollouts", "validations", "inputs/__pycache__")
+"""Folders of the run that training writes: `launch/` and compiled code are taken away before its exec, the others are
+empty then."""
 
 CLASSES = ("approved", "own", "environment", "system", "remainder")
 

@@ -99,6 +99,7 @@ def run(tmp_path):
         ("model/sub/model.safetensors", "approved"),
         ("run/launch/cache/x.arrow", "own"),
         ("run/checkpoints/checkpoint-1/x", "own"),
+        ("run/inputs/__pycache__/x.pyc", "own"),
         ("short/x", "own"),
         ("env/lib/x.py", "environment"),
         ("base/lib/python3.11/os.py", "environment"),

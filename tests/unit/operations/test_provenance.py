@@ -1,6 +1,12 @@
+import json
+
+import pytest
 from fakes.llamafactory_env import make_environment, versions_of
 
+from loopai_trainer.errors import InputChanged
 from loopai_trainer.operations import provenance
+from loopai_trainer.operations.run_prepared import run_prepared
+from loopai_trainer.rules import yaml_text
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 
@@ -18,7 +24,7 @@ def editable_environment(tmp_path):
     (checkout / "src").mkdir()
     (site / "llamafactory").rename(checkout / "src" / "llamafactory")
     record = site / "llamafactory-0.9.5.dist-info" / "direct_url.json"
-    record.write_text('{"url": "file://%s", "dir_info": {"editable": true}}' % checkout)
+    record.write_text(json.dumps({"url": f"file://{checkout}", "dir_info": {"editable": True}}))
     return env, checkout
 
 
@@ -52,3 +58,25 @@ def test_another_commit_is_a_change(tmp_path):
     (checkout / ".git" / "HEAD").unlink()
     assert provenance.changes(pinned) == [(f"commit of {checkout}", COMMIT, "none")]
     assert provenance.changes({}) == []
+
+
+def test_the_yaml_holds_the_hosts_variables_and_where_code_comes_from(place):
+    place.environ.update(NCCL_DEBUG="INFO", LD_LIBRARY_PATH="/opt/lib", PYTHONPATH="/evil", HF_TOKEN="")
+    make_checkout(place.root / "checkout")
+    data = place.prepare(llamafactory_dir=str(place.root / "checkout")).data
+    block = yaml_text.load(data["config_yaml"], "x.yaml", "config").values["loopai"]
+    assert block["launch"]["host_env"] == {"LD_LIBRARY_PATH": "/opt/lib", "NCCL_DEBUG": "INFO"}
+    assert block["backend"]["checkout"]["commit"] == COMMIT
+    codes = [(warning["code"], warning["field"]) for warning in data["warnings"]]
+    assert ("RED_FLAG", "loopai.launch.host_env") in codes
+    assert ("CHECKOUT_NOT_USED", None) in codes
+
+
+def test_another_commit_of_the_checkout_is_refused_at_the_start(place):
+    make_checkout(place.root / "checkout")
+    data = place.prepare(llamafactory_dir=str(place.root / "checkout")).data
+    make_checkout(place.root / "checkout", OTHER)
+    with pytest.raises(InputChanged) as error:
+        run_prepared(data["config_path"], data["config_sha256"], place.environ)
+    assert [problem.code for problem in error.value.problems] == ["ENVIRONMENT_CHANGED"]
+    assert COMMIT in error.value.message and OTHER in error.value.message

@@ -105,6 +105,9 @@ def test_values_of_the_environments_secrets():
         "SHORT_TOKEN": "abc",
         "PIN_SECRET": "12345678",
         "PATH": "/usr/bin:/bin",
+        "PG_PASSWORD": "postgres",
+        "SORT_KEY": "created-at",
+        "HOME_TOKEN": "llamafactory",
         "EDITOR": "something-long",
     }
     hidden = secrets.environment_values(environ)

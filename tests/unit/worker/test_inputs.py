@@ -3,7 +3,9 @@ import os
 import pytest
 from fakes.prepared_sft import PreparedSft
 
+from loopai_trainer.errors import InputChanged
 from loopai_trainer.files import hashing
+from loopai_trainer.operations.run_prepared import run_prepared
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.worker import inputs
 
@@ -78,3 +80,23 @@ def test_weights_of_a_plan_that_opted_out_go_by_their_times(tmp_path):
 def test_the_yaml_alone_can_opt_out(prepared):
     """A plan without those words is read in full."""
     assert "hash_weights" not in prepared.answer["config_yaml"]
+
+
+@pytest.mark.parametrize("name", ["numpy.py", "torch", "other.json"])
+def test_a_stranger_among_the_copies_is_refused(prepared, name):
+    with open(prepared.run.config, "rb") as file:
+        plan = plans.read(file.read(), prepared.run.config)
+    assert inputs.strangers(plan) == []
+    path = os.path.join(prepared.run.inputs, name)
+    os.mkdir(path) if name == "torch" else open(path, "w").close()
+    assert [(problem.code, problem.path) for problem in inputs.strangers(plan)] == [("INPUT_CHANGED", path)]
+    with pytest.raises(InputChanged):
+        run_prepared(prepared.run.config, prepared.sha256, prepared.environ)
+
+
+def test_what_cannot_be_imported_is_no_stranger(prepared):
+    with open(prepared.run.config, "rb") as file:
+        plan = plans.read(file.read(), prepared.run.config)
+    os.mkdir(os.path.join(prepared.run.inputs, "__pycache__"))
+    open(os.path.join(prepared.run.inputs, ".x.tmp"), "w").close()
+    assert inputs.strangers(plan) == []

@@ -170,3 +170,20 @@ def test_a_short_tmp_that_is_used_again_is_empty(tmp_path, monkeypatch):
     assert launching.make_folders(run) == path
     assert os.listdir(path) == []
     os.rmdir(path)
+
+
+def test_compiled_code_beside_the_inputs_is_taken_away(run, tmp_path):
+    """Found by scripts/audit-reads: Python runs a .pyc whose noted time and size fit, whatever the source says."""
+    source = Path(run.inputs, "reward.py")
+    compiled = Path(run.inputs, "__pycache__", "reward.cpython-311.pyc")
+    compiled.parent.mkdir(parents=True)
+    compiled.write_bytes(b"evil")
+    source.write_text("good")
+    tmp = launching.make_folders(run)
+    assert os.listdir(run.inputs) == ["reward.py"]
+    os.symlink(tmp_path, compiled.parent)
+    launching.make_folders(run)
+    assert os.listdir(run.inputs) == ["reward.py"]
+    assert tmp_path.is_dir()
+    if not tmp.startswith(run.path):
+        os.rmdir(tmp)
