@@ -10,7 +10,7 @@ from typing import Any
 from loopai_trainer.backends.verl_grpo.tree import OPEN_PLACES
 from loopai_trainer.errors import BackendMissing
 from loopai_trainer.records import Command, LaunchPaths, Plan, Problem, Question, Rehearsal, Versions
-from loopai_trainer.rules import length_limits
+from loopai_trainer.rules import host_env, launch_env, length_limits
 from loopai_trainer.rules.reward_presets import PREFIX_ROUTES, PRESETS, ROUTES, SCORERS
 
 LIMIT_S = 1200.0
@@ -33,8 +33,9 @@ def rehearse(plan: Plan, versions: Versions, paths: LaunchPaths) -> Question:
     python = plan.loopai["backend"]["python"]
     argv = (python, "-I", "-B", _SCRIPT)
     env = {
-        "PATH": os.path.dirname(python) + os.pathsep + "/usr/bin:/bin",
         "LANG": "C.UTF-8",
+        **_approved(plan),
+        "PATH": os.path.dirname(python) + os.pathsep + "/usr/bin:/bin",
         "CUDA_VISIBLE_DEVICES": "",
         "HF_HUB_OFFLINE": "1",
         "HF_DATASETS_OFFLINE": "1",
@@ -47,6 +48,17 @@ def rehearse(plan: Plan, versions: Versions, paths: LaunchPaths) -> Question:
     limit_s = LIMIT_S if document["checks"]["length_sample"] else LIMIT_ALL_S
     stdin = json.dumps(document).encode("utf-8")
     return Question("rehearsing reward and prompts", Command(argv, paths.run, env), stdin, limit_s)
+
+
+def _approved(plan: Plan) -> dict[str, str]:
+    """The host's libraries, threads and network as training will have them; nothing of a block that was damaged."""
+    launch = plan.loopai.get("launch")
+    if not isinstance(launch, Mapping) or not all(
+        isinstance(launch.get(name) or {}, Mapping) for name in ("host_env", "env")
+    ):
+        return {}
+    added = {name: str(value) for name, value in (launch.get("env") or {}).items() if launch_env.is_settable(name)}
+    return {**host_env.reaching(launch, {}), **added}
 
 
 def question_document(plan: Plan) -> dict[str, Any]:

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import pytest
@@ -71,3 +72,23 @@ def test_another_answer_is_refused(plan_of, answer):
     with pytest.raises(BackendMissing) as caught:
         rehearsal.rehearsed(plan_of()[0], answer)
     assert caught.value.code == "BACKEND_BROKEN"
+
+
+def test_the_hosts_libraries_are_those_that_training_gets(plan_of):
+    plan, paths = plan_of()
+    launch = {
+        "host_env": {"LD_LIBRARY_PATH": "/cuda", "LANG": "de_DE.UTF-8", "HOME": "/x"},
+        "env": {"OMP_NUM_THREADS": 8, "NCCL_DEBUG": "INFO", "PYTHONPATH": "/x"},
+    }
+
+    def env_of(launch):
+        loopai = {**plan.loopai, "launch": launch}
+        changed = dataclasses.replace(plan, values={**plan.values, "loopai": loopai})
+        return rehearsal.rehearse(changed, VERSIONS, paths).command.env
+
+    env = env_of(launch)
+    assert (env["LD_LIBRARY_PATH"], env["LANG"], env["NCCL_DEBUG"]) == ("/cuda", "de_DE.UTF-8", "INFO")
+    assert env["OMP_NUM_THREADS"] == "1"
+    assert not {"HOME", "PYTHONPATH"} & set(env)
+    for damaged in (None, [], {"host_env": []}, {"env": "x"}):
+        assert env_of(damaged)["LANG"] == "C.UTF-8"
