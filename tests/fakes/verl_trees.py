@@ -159,7 +159,12 @@ reward:
 custom_reward_function: {path: null, name: null}
 reward_model: {reward_manager: null}
 sandbox_fusion: {url: null}
-distillation: {enabled: false}
+distillation:
+  enabled: false
+  elsewhere: {_target_: verl.workers.config.Elsewhere, list_or_text: null, nested: null, several: null, choice: null}
+  module: {_target_: verl.trainer.config.config.ModuleConfig, path: null}
+  unknown: {_target_: verl.no.such.Module, path: null}
+  foreign: {_target_: verl.workers.config.NoSuch, path: null}
 transfer_queue: {backend: {storage_backend: SimpleStorage, SimpleStorage: {num_data_storage_units: 8}}}
 skip: {rollout: {enable: false, dump_dir: ~/.verl}}
 global_profiler: {tool: null, save_path: outputs/profile, finish_hook_cmd: null}
@@ -189,6 +194,19 @@ class RolloutConfig(BaseConfig):
     val_kwargs: "SamplingConfig" = None
     log_prob_micro_batch_size_per_gpu: int | None = None
     anything: Any = None
+
+@dataclass
+class Elsewhere(Unknown, BaseConfig):
+    list_or_text: "list[str] | str" = None
+    nested: "Optional[RolloutConfig]" = None
+    several: typing.Union[int, float, None] = None
+    choice: typing.Literal["a", "b"] = "a"
+"""
+
+_MODULE = """\
+class ModuleConfig:
+    path: 'Optional[str]' = None
+    def method(self): pass
 """
 
 
@@ -198,6 +216,7 @@ def make_verl(folder: Path, family: str = "0.9") -> Path:
     (package / "trainer" / "config").mkdir(parents=True)
     (package / "workers" / "config").mkdir(parents=True)
     (package / "workers" / "config" / "rollout.py").write_text(_CLASSES)
+    (package / "trainer" / "config" / "config.py").write_text(_MODULE)
     tree = _SHARED + _TRAINER + (_NEW if family == "0.9" else _OLD)
     if family == "0.9":
         tree = tree.replace("  train_batch_size: 1024\n", "  train_batch_size: 1024\n  gen_batch_size: null\n")

@@ -24,9 +24,17 @@ FLAGS: Mapping[str, tuple[str, str]] = {
     f"{ROLLOUT}.multi_turn.enable": ("replies may call tools and go on", "remove it if that is not wanted"),
     f"{ROLLOUT}.engine_kwargs": ("the rollout engine gets further options", "remove what is not needed"),
     "trainer.use_v1": ("verl's old trainer is used, which it wants to remove", "remove it"),
+    "trainer.val_before_train": ("the untrained model is not scored, so that gains cannot be told", "set it to true"),
+    "algorithm.filter_groups.enable": (
+        "groups whose replies score alike are made anew: a step may take any time",
+        "remove it",
+    ),
     "critic.enable": ("a critic is trained, which GRPO does not have", "remove it"),
 }
 """Key -> (what it means, what to do). Some of them are refused by `check` as well."""
+
+
+_LOUD_WHEN_OFF = ("trainer.use_v1", "trainer.val_before_train")
 
 
 def summary(plan: Plan) -> dict[str, Any]:
@@ -97,7 +105,7 @@ def red_flags(plan: Plan) -> list[Problem]:
 
 
 def _stands_out(key: str, value: Any) -> bool:
-    if key == "trainer.use_v1":
+    if key in _LOUD_WHEN_OFF:
         return value is False
     if key == f"{MODEL}.override_config":
         return bool(value) and set(value) != {"attn_implementation"}

@@ -42,7 +42,8 @@ def judged(key, value):
         ("transfer_queue.backend.MooncakeStore.metadata_server", "host:1"), ("data.mm_processor_kwargs.x", "y"),
         ("data.sampler.class_path", "/s.py"), ("trainer.something_new", "/file"), ("brand_new.path", "x"),
         (f"{ROLLOUT}.engine_kwargs.vllm.speculative_config", {"model": "/draft"}),
-        (f"{ROLLOUT}.engine_kwargs.vllm.chat_template", "/t.jinja"), (f"{ROLLOUT}.engine_kwargs.vllm.dtype", "a/b"),
+        (f"{ROLLOUT}.engine_kwargs.vllm.chat_template", "/t.jinja"), (f"{ROLLOUT}.engine_kwargs.vllm.plugins", ["a", "b"]),
+        (f"{ROLLOUT}.engine_kwargs.vllm.more", [{"module": "a"}]), (f"{ROLLOUT}.engine_kwargs.vllm.dtype", "a/b"),
         (f"{ROLLOUT}.engine_kwargs.vllm.worker_extension_cls", "evil.Worker"),
         (f"{MODEL}.override_config.attn_implementation", "kernels-community/flash-attn"),
         (f"{MODEL}.override_config._name_or_path", "x"), (f"{ACTOR}.optim.override_optimizer_config.x", "y"),
@@ -94,6 +95,11 @@ def test_switches_that_change_what_is_trained(key):
 def test_a_file_is_classified_and_its_copy_pinned(key):
     assert is_classified(key)
     assert judged(key, "/run/inputs/copy.yaml") == []
+
+
+def test_a_text_at_an_open_place_is_judged_there():
+    assert is_classified(f"{ROLLOUT}.engine_kwargs.vllm.anything")
+    assert not is_classified("trainer.something_new")
 
 
 def test_python_files_are_files():

@@ -91,6 +91,11 @@ def test_6_a_log_prob_batch_that_does_not_divide_a_gpu_s_share(run, key):
     assert errors(run, changes={key: 8}) == []
 
 
+def test_6_a_batch_that_no_gpu_could_share_is_told_once(run):
+    changes = {"data.train_batch_size": 7, f"{ACTOR}.ppo_mini_batch_size": 7, f"{ROLLOUT}.n": 3, LOG_MICRO: 5}
+    assert [p.field for p in findings(run, changes=changes) if p.field == LOG_MICRO] == []
+
+
 def test_6_without_a_reference_model_its_batch_does_not_count(run):
     assert errors(run, changes={REF_MICRO: 3, f"{ACTOR}.use_kl_loss": False}) == []
     assert errors(run, changes={REF_MICRO: 3, f"{ACTOR}.use_kl_loss": False, "algorithm.use_kl_in_reward": True}) != []
@@ -138,6 +143,11 @@ def test_15_a_row_that_no_gpu_could_take(run, key):
     assert "768 tokens" in found[0].message
     assert found[0].hint == "set it to at least 768; 1536 is usual"
     assert errors(run, changes={**changes, key: 768}) == []
+
+
+def test_15_without_a_reference_model_its_limit_does_not_count(run):
+    key = f"{REF}.log_prob_max_token_len_per_gpu"
+    assert errors(run, changes={f"{ACTOR}.use_dynamic_bsz": True, key: 1, f"{ACTOR}.use_kl_loss": False}) == []
 
 
 def test_15_sequence_parallel_ranks_share_a_row(run):

@@ -2,6 +2,7 @@ import pytest
 from fakes.grpo_plans import GPUS, errors, findings, make_data, make_plan, make_settings, warnings
 
 from loopai_trainer import backends
+from loopai_trainer.backends.verl_grpo import coverage, rules_output
 from loopai_trainer.records import Host
 
 ACTOR = "actor_rollout_ref.actor"
@@ -63,6 +64,16 @@ def test_another_reward_than_the_chosen_one_is_refused(run, native):
 def test_the_0_8_line_has_its_reward_elsewhere(run):
     native = {"custom_reward_function.name": "other"}
     assert one(run, "INPUT_MISMATCH", version="0.8.0.dev", native=native).field == "custom_reward_function"
+
+
+def test_a_reward_whose_copy_is_not_pinned_is_refused(run, monkeypatch):
+    monkeypatch.setattr(coverage, "input_files", lambda settings, native: {})
+    assert one(run, "UNCOVERED_INPUT").field == "reward.custom_reward_function"
+
+
+def test_a_run_directory_that_cannot_be_written_is_refused(run, monkeypatch):
+    monkeypatch.setattr(rules_output.os, "access", lambda path, mode: False)
+    assert one(run, "OUTPUT_NOT_WRITABLE").field == "trainer.default_local_dir"
 
 
 DAMAGED = [

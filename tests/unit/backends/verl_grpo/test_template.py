@@ -103,6 +103,8 @@ def test_places_that_verl_leaves_open_take_anything(versions, text):
         ("actor_rollout_ref: {rollout: {repetition_penalty: big}}", "it has to be a number"),
         ("actor_rollout_ref: {rollout: {max_model_len: 1.5}}", "it has to be a whole number"),
         ("actor_rollout_ref: {actor: {optim: {lr: '1e-6'}}}", "it has to be a number"),
+        ("actor_rollout_ref: {actor: {optim: {lr: 'inf'}}}", "it has to be a number"),
+        ("trainer: {total_epochs: '2.5'}", "it has to be a whole number"),
     ],
 )
 def test_values_of_the_wrong_type(versions, text, message):

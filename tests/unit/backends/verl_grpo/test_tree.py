@@ -28,6 +28,14 @@ def tree(tmp_path_factory):
         ("actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu", {"int"}, True),
         ("actor_rollout_ref.rollout.name", {"str"}, True),
         ("actor_rollout_ref.rollout.repetition_penalty", {"float"}, True),
+        ("distillation.elsewhere.list_or_text", {"list", "str"}, False),
+        ("distillation.elsewhere.nested", {"dict"}, True),
+        ("distillation.elsewhere.several", {"int", "float"}, True),
+        ("distillation.elsewhere.choice", {"str"}, False),
+        ("distillation.module.path", {"str"}, True),
+        # Classes that are not found say nothing.
+        ("distillation.unknown.path", set(), True),
+        ("distillation.foreign.path", set(), True),
         # An interpolation, no annotation: known only by name.
         ("actor_rollout_ref.rollout.log_prob_use_dynamic_bsz", set(), True),
     ],

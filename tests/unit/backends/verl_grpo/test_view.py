@@ -76,7 +76,8 @@ def test_a_cpu_smoke_plan_stands_out(run):
         (f"{MODEL}.external_lib", "a.b", None), (f"{MODEL}.custom_chat_template", "{{ x }}", None),
         (f"{MODEL}.override_config", {"num_hidden_layers": 2}, {"attn_implementation": "sdpa"}),
         (f"{ROLLOUT}.multi_turn.enable", True, False), (f"{ROLLOUT}.engine_kwargs", {"vllm": {"x": 1}}, {}),
-        ("trainer.use_v1", False, True), ("critic.enable", True, None),
+        ("trainer.use_v1", False, True),
+        ("trainer.val_before_train", False, True), ("algorithm.filter_groups.enable", True, False), ("critic.enable", True, None),
     ],
 )  # fmt: skip
 def test_what_an_approver_should_stop_at(run, key, loud, quiet):
