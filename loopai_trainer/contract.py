@@ -184,6 +184,17 @@ class MarksLog(Protocol):
     log_marks: Mapping[str, Sequence[bytes]]
 
 
+@runtime_checkable
+class Resumes(Protocol):
+    """What a backend offers beside the rest if a training of it can be continued from a checkpoint."""
+
+    def resume_problems(self, checkpoint: Checkpoint, before: Plan) -> list[Problem]:
+        """Why the training of the approved plan `before` cannot go on from this checkpoint; empty: it can."""
+
+    def resume_keys(self, path: str) -> dict[str, Any]:
+        """The native keys that make a training in a fresh output folder continue the checkpoint folder `path`."""
+
+
 class Executor(Protocol):
     """Where the worker runs."""
 

@@ -52,6 +52,7 @@ def command(
     stage: Annotated[str | None, typer.Option(help="Training stage.")] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="starter.yaml with system: and default_states:.")] = None,
     state: Annotated[str | None, typer.Option(metavar="FILE", help="Explicit state, JSON or YAML.")] = None,
+    resume: Annotated[str | None, typer.Option(metavar="VERSION", help="Continue that stopped run from its newest complete checkpoint.")] = None,
     option: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Any other setting by its name.")] = None,
     task_id: options.TaskId = None,
     version_id: Annotated[str | None, typer.Option(metavar="ID", help="Id of this run; made anew if left out.")] = None,
@@ -105,6 +106,7 @@ def command(
             state_path=state,
             overrides=set_ or (),
             backend_flags={flag: value for flag, value in flags.items() if value is not None},
+            resume=resume,
         )
         return prepare(request, _progress(output))
 

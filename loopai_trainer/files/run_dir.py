@@ -109,6 +109,7 @@ class RunDir:
     events = _Place("events.jsonl")
     metrics = _Place("metrics")
     metric_rows = _Place("metrics", "metrics.jsonl")
+    earlier_metrics = _Place("inputs", "earlier_metrics.jsonl")
     metrics_summary = _Place("metrics", "metrics.json")
     checkpoints = _Place("checkpoints")
     exports = _Place("exports")

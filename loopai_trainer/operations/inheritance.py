@@ -55,7 +55,7 @@ def begin(resolved: sources.Resolved, run: RunDir, environ: Mapping[str, str]) -
     settings, warnings, notes = _promoted(settings, previous)
     baseline = None
     if settings.values["verl_inherit_previous_config"]:
-        baseline = _without(previous.plan.native, resolved.backend.owned_keys())
+        baseline = without(previous.plan.native, resolved.backend.owned_keys())
         notes.append(f"the hyper-parameters are those approved for round {previous.run.version_id}")
         warnings += _other_template(settings, previous)
     return Round(settings, previous, baseline, _validation(settings, previous), tuple(warnings), tuple(notes))
@@ -170,7 +170,8 @@ def _not_loadable(path: str) -> str:
     return ""
 
 
-def _without(native: Mapping[str, Any], owned: Mapping[str, str]) -> dict[str, Any]:
+def without(native: Mapping[str, Any], owned: Mapping[str, str]) -> dict[str, Any]:
+    """The keys that a new round may take over: all but those that a plan sets itself."""
     kept: dict[str, Any] = {}
     for key, value in dotted.leaves(native):
         if not any(key == name or key.startswith(f"{name}.") for name in owned):

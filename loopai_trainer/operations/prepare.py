@@ -20,6 +20,7 @@ from loopai_trainer.operations import (
     plan_notes,
     provenance,
     resolving,
+    resuming,
     rounds,
     run_place,
     secret_scan,
@@ -58,9 +59,13 @@ class _Parts(NamedTuple):
 
 def prepare(request: sources.Request, progress: Progress | None = None) -> Answer:
     """Validate everything, write snapshots and the final YAML. Raises a TrainerError with all problems found."""
+    resume = None if request.resume is None else resuming.begin(request)
+    request = request if resume is None else resume.request
     resolved = sources.resolve(request)
     run = run_place.place(resolved.settings)
     begun = inheritance.begin(resolved, run, request.environ)
+    if resume is not None:
+        begun = begun._replace(baseline=resuming.baseline(resume), notes=(*begun.notes, resuming.note(resume)))
     resolved = resolved._replace(settings=begun.settings, warnings=(*resolved.warnings, *begun.warnings))
     setting_rules.require(resolved.settings, resolved.fields)
     length_limits.of_settings(resolved.settings)  # refused before hours of reading, not after
@@ -71,7 +76,9 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
     versions = backend.probe(environment)
     with run_place.reserved(run, settings, request.environ), _room(run):
         parts = _gather(resolved, request, run, versions, progress, begun)
-        plan, copies = _plan(resolved, parts, run, environment, versions, request.environ)
+        if resume is not None:
+            resuming.refuse_other_inputs(resume, parts.data, parts.model)
+        plan, copies = _plan(resolved, parts, run, environment, versions, request.environ, resume)
         small_inputs.write(copies)  # before the review, which looks into them
         document = yaml_text.load(plan.text, run.config, "config")
         measuring = tell(progress, "measuring rows in tokens")
@@ -207,6 +214,7 @@ def _plan(
     environment: Environment,
     versions: Versions,
     environ: Mapping[str, str],
+    resume: resuming.Resume | None = None,
 ) -> tuple[Plan, list[small_inputs.Copy]]:
     settings, backend = resolved.settings, resolved.backend
     told = with_version(settings, versions)
@@ -214,6 +222,8 @@ def _plan(
     native, copies = small_inputs.take(native, backend.file_keys(), run.inputs, os.path.dirname(parts.template.path))
     copies += small_inputs.copies(backend.input_files(settings, native), run.inputs)
     checks = length_limits.to_plan(length_limits.of_settings(settings))
+    taken = resuming.Taken({}, {}, []) if resume is None else resuming.take(resume, run, environ)
+    native = {**native, **taken.native}
     loopai = {
         "format": plans.FORMAT,
         "task_id": settings.text("task_id"),
@@ -226,8 +236,9 @@ def _plan(
         "inputs": {
             **split_entries(parts.data),
             "model": model_input.entry(parts.model, settings),
-            "files": file_entries(parts.data, copies),
+            "files": [*file_entries(parts.data, copies), *taken.files],
         },
+        **taken.reserved,
         **({"checks": checks} if checks else {}),
         **({"approval": {"require": "terminal"}} if settings.text(policy.KEY) == "terminal" else {}),
     }

@@ -40,7 +40,8 @@ class Request(NamedTuple):
     """What a caller says: settings by name, files of settings, native overrides (`--set`), and its environment.
 
     `thread_id` is the API's name for the task when nothing else names it. `state` beats `state_path`. `backend_flags`
-    are flags whose setting is called differently by each backend (`--env`, `--backend-dir`).
+    are flags whose setting is called differently by each backend (`--env`, `--backend-dir`). `resume`: the version that
+    is to be continued.
     """
 
     keyword: Mapping[str, Any]
@@ -51,6 +52,7 @@ class Request(NamedTuple):
     overrides: Sequence[str] = ()
     backend_flags: Mapping[str, str] = {}
     thread_id: str | None = None
+    resume: str | None = None
 
 
 class Resolved(NamedTuple):

@@ -123,7 +123,8 @@ def analyze_folder(path: str, reader: Reader, rule: Rule | None = None) -> Analy
         metric_files.legacy_rows(run.metrics_summary),
         state_rows,
     )
-    history = latest(rows)
+    # Steps that an earlier round trained: in the curve, but their checkpoints lie in that round's folder.
+    history = latest([*metric_files.normalised_rows(run.earlier_metrics), *rows])
     chosen = selection.best(rows, checkpoints, rule.metric, rule.mode, losses_decide=rule.losses_decide)
     return Analysis(
         path=run.path,

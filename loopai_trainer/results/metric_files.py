@@ -124,7 +124,8 @@ def _normalised(entry: dict[str, Any] | None) -> MetricRow | None:
     step, values = _whole(entry.get("step")), entry.get("values")
     if step is None or entry.get("kind") not in _KINDS or not isinstance(values, dict):
         return None
-    return MetricRow(step, entry["kind"], numbers(values), _whole(entry.get("attempt")) or 1)
+    attempt = _whole(entry.get("attempt"))
+    return MetricRow(step, entry["kind"], numbers(values), 1 if attempt is None else attempt)
 
 
 def _flat_rows(entry: dict[str, Any]) -> list[MetricRow]:

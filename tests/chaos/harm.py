@@ -16,7 +16,7 @@ from loopai_trainer.worker.observe import read_started
 DISK = "2m"
 WHO = ("caller", "worker", "worker", "keeper", "training", "rank")
 SLOW_S = (0.05, 0.6)
-_SEEN_S = 60.0
+_SEEN_S = 240.0
 
 
 class Harm:
@@ -66,6 +66,8 @@ def _wait_for_moment(subject: Any, chance: random.Random) -> bool:
     }
     stage = chance.choice(["any", "any", "queued", "started", "started", "step", "step", "exited", "finalizing"])
     more_s = chance.uniform(0.0, 0.8 if stage in ("any", "started", "step") else 0.08)
+    if stage in ("any", "started"):
+        more_s *= subject.pace
     until = time.monotonic() + _SEEN_S
     while not stages[stage]():
         if time.monotonic() > until or subject.status in ("completed", "failed", "cancelled", "orphaned"):

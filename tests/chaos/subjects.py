@@ -21,6 +21,7 @@ class StandInRun(PreparedRun):
     """A run of some seconds: `steps` steps, perhaps with a rank in a session of its own that outlives its launcher."""
 
     def __init__(self, root: Path, chance: random.Random, prefix: tuple[str, ...] = ()) -> None:
+        self.pace = 1.0
         self.steps = chance.randint(3, 8)
         self.prefix = prefix
         helper_s = chance.choice([0.0, 2.0, 300.0])
@@ -51,6 +52,7 @@ class RealRun:
         self.prefix: tuple[str, ...] = ()
         self.shop = shop
         self.root = shop.root
+        self.pace = 20.0  # loading takes that much longer than a stand-in's
         self.steps = 8
         ranks = chance.choice([1, 2])
         document = shop.prepare(f"chaos-{number}", self.steps, ranks)

@@ -159,6 +159,18 @@ class LlamaFactorySft(Plain):
 
         return read_log(lines)
 
+    def resume_problems(self, checkpoint: Checkpoint, before: Plan) -> list[Problem]:
+        """Weights, optimizer, scheduler and the random state of every process have to be there, and whole."""
+        from loopai_trainer.backends.llamafactory_sft.resume import checkpoint_problems
+
+        return checkpoint_problems(checkpoint, before)
+
+    def resume_keys(self, path: str) -> dict[str, Any]:
+        """resume_from_checkpoint."""
+        from loopai_trainer.backends.llamafactory_sft.resume import resume_keys
+
+        return resume_keys(path)
+
     @property
     def log_marks(self) -> Mapping[str, Sequence[bytes]]:
         """What a line has to hold to be of interest (contract.MarksLog)."""

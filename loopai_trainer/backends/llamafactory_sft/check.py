@@ -15,6 +15,7 @@ from loopai_trainer.backends.llamafactory_sft.json_paths import json_path_proble
 from loopai_trainer.backends.llamafactory_sft.launch import needs_torchrun
 from loopai_trainer.backends.llamafactory_sft.ranges import METRICS
 from loopai_trainer.backends.llamafactory_sft.registry import SPLITS, registry_problems, row_problems
+from loopai_trainer.backends.llamafactory_sft.resume import plan_problems as resume_plan_problems
 from loopai_trainer.backends.llamafactory_sft.template_fit import fit_problems
 from loopai_trainer.files.model_folder import ModelFolder, read_model_folder
 from loopai_trainer.host.devices import device_problems
@@ -44,6 +45,7 @@ def check(plan: Plan, versions: Versions, host: Host) -> list[Problem]:
     rules = (_identity, _uncovered, _registry, _output, _evaluation, _saving, _launch, _selection, _deepspeed, _disk)
     found = [*model.problems, *(problem for rule in rules for problem in rule(facts))]
     found += method_problems(native, model, versions)
+    found += resume_plan_problems(plan)
     limits, wrong = length_limits.of_plan(plan.loopai)
     found += [*wrong, *fit_problems(native, model.config, versions, allowed=limits.allow_template_mismatch)]
     return sorted(found, key=lambda problem: problem.severity)

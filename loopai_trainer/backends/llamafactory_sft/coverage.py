@@ -21,6 +21,7 @@ COVERED: Mapping[str, str] = {
     "eval_dataset": "names entries of the pinned registry",
     "dataset_dir": "holds the pinned registry",
     "output_dir": "the run's own folder",
+    "resume_from_checkpoint": "loopai.resume, whose files are all pinned",
     **dict.fromkeys(FILE_KEYS, "a pinned copy"),
 }
 """Key -> what covers its value. `check` holds each of them against the plan."""
@@ -37,7 +38,6 @@ UNCOVERED: Mapping[str, str] = {
     "reward_model": _SFT,
     "reward_model_adapters": _SFT,
     "tokenized_path": "leave it out: with it every other data key is ignored",
-    "resume_from_checkpoint": "leave it out: a run starts from the model that is approved",
     "new_special_tokens_config": "add the tokens to the model's tokenizer first",
     "generation_config": "leave it out: the model folder's own is used",
     "hyper_parallel_args": "leave it out",
