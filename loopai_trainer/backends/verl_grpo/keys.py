@@ -35,7 +35,7 @@ MANAGERS: Mapping[Family, tuple[str, ...]] = {
 
 _OTHERS: Mapping[Family, Mapping[str, str]] = {
     "0.9": {
-        "custom_reward_function": "reward.custom_reward_function",
+        "custom_reward_function": "reward.custom_reward_function, which --reward-function sets",
         "reward_model": "reward.reward_model (reward.reward_manager.name for reward_manager)",
         "reward_manager": "reward.reward_manager",
         "sandbox_fusion": "reward.sandbox_fusion",
@@ -79,7 +79,7 @@ def other_family(native: Mapping[str, Any], lines: Mapping[str, int], version: s
     for key, instead in _OTHERS[family(version)].items():
         if dotted.has(native, key):
             message = f"'{key}' is not read by verl {version}: it is ignored without a word"
-            hint = f"remove {key}" if instead.startswith("nothing") else f"write {instead} instead"
+            hint = f"remove {key}" if instead.startswith("nothing") else f"remove {key}; what is read is {instead}"
             yield Problem("error", "OTHER_VERSION_KEY", "template", message, hint, line=lines.get(key), field=key)
 
 
