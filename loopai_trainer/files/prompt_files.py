@@ -125,7 +125,6 @@ class Spool:
     def _write(self) -> None:
         if self._tables:
             self._writer.write_table(pyarrow.concat_tables(self._tables).combine_chunks())
-            pyarrow.default_memory_pool().release_unused()
         self._tables, self._bytes = [], 0
 
 
@@ -157,7 +156,6 @@ def _spooled(source: Any) -> Iterator[Any]:
     reader = pyarrow.ipc.open_file(source)
     for index in range(reader.num_record_batches):
         yield reader.get_batch(index)
-        pyarrow.default_memory_pool().release_unused()
 
 
 class Target:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from loopai_trainer.files.hashing import sha256_file
 from loopai_trainer.files.prompt_columns import NativeFile, PromptBlock
 from loopai_trainer.files.prompt_files import Spool, temporary
 from loopai_trainer.files.rejected_rows import RejectedRows
-from loopai_trainer.files.tables import Fault, SourceTable, open_table
+from loopai_trainer.files.tables import Batch, Fault, SourceTable, open_table
 from loopai_trainer.files.tables.json_items import JsonItems
 from loopai_trainer.operations.problem_tally import ProblemTally
 from loopai_trainer.operations.row_pass import FileFacts, Split, collection_paused
@@ -30,6 +30,8 @@ MAX_METADATA = 20
 _METADATA_ROWS = 1000
 """Rows that are asked for the names of their data set or task."""
 _TOGETHER = 2048
+_MERGED_BATCHES = 16
+"""At the most, so that long rows do not add up in memory."""
 _KINDS = {bool: "bool", int: "int", float: "float", str: "str", list: "list", dict: "dict"}
 
 Tell = Callable[[int], None]
@@ -202,7 +204,7 @@ class PromptReader:
 
     def _convert(self, side: PromptSide, table: SourceTable, spool: Spool, tell: Tell | None) -> None:
         check = Adapter(self._adapter, self._data_source, self._text_only)
-        for positions, values in table.batches():
+        for positions, values in _merged(table):
             quick, places = None, positions
             if not table.shared_lines and set(side.kinds) <= {"str"}:
                 quick = quick_columns(values, self._adapter, self._data_source, check)
@@ -336,6 +338,25 @@ class PromptReader:
         self._tally.add(
             Problem("error", code, side.where, f"{facts.path}: {message}", hint, path=facts.path, origin=facts.origin)
         )
+
+
+def _merged(table: SourceTable) -> Iterator[Batch]:
+    """Batches of more rows, where that changes no message: each costs something of its own."""
+    if isinstance(table, JsonItems):
+        yield from table.batches()
+        return
+    places: list[int] = []
+    items: list[object] = []
+    count = 0
+    for positions, values in table.batches():
+        places += positions
+        items += values
+        count += 1
+        if len(items) >= _TOGETHER or count == _MERGED_BATCHES:
+            yield places, items
+            places, items, count = [], [], 0
+    if items:
+        yield places, items
 
 
 def _problem(

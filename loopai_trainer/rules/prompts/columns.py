@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from operator import itemgetter
+from operator import itemgetter, ne
 from typing import Any
 
 from loopai_trainer.records import Rejection
@@ -103,21 +103,24 @@ def quick_columns(
     if plain is None:
         return None
     truths = _numbers(plain)
-    markers = Counter({"####": sum(map(_differ, truths, plain.answers))})
+    unsure = [index for index, truth in enumerate(truths) if truth is None] if None in truths else []
+    # A number that is shorter than its text stood behind a marker; unsure ones are counted below.
+    quick_ones = (truths, plain.answers) if not unsure else _sure(truths, plain.answers)
+    marked = sum(map(ne, map(len, quick_ones[0]), map(len, quick_ones[1])))
+    markers = Counter({"####": marked})
     notes: Counter[str] = Counter()
-    quick = len(truths) - truths.count(None)
+    quick = len(truths) - len(unsure)
     bad: list[tuple[int, Rejection]] = []
     named = data_source or DEFAULT_DATA_SOURCE
     result = PromptColumns(plain.questions, truths, [named] * len(truths), markers=markers, notes=notes)
-    for index, truth in enumerate(truths):
-        if truth is None:
-            verdict = check(values[index])
-            if isinstance(verdict, Rejection):
-                bad.append((index, verdict))
-                continue
-            result.contents[index], result.truths[index] = verdict.messages[-1][1], verdict.ground_truth
-            markers.update([verdict.marker] if verdict.marker else ())
-            notes.update(verdict.notes)
+    for index in unsure:
+        verdict = check(values[index])
+        if isinstance(verdict, Rejection):
+            bad.append((index, verdict))
+            continue
+        result.contents[index], result.truths[index] = verdict.messages[-1][1], verdict.ground_truth
+        markers.update([verdict.marker] if verdict.marker else ())
+        notes.update(verdict.notes)
     result.adapters[plain.adapter] = len(truths) - len(bad)
     if quick:
         notes.update(dict.fromkeys(plain.notes if data_source else (*plain.notes, UNNAMED), quick))
@@ -130,8 +133,9 @@ def quick_columns(
     return result, bad
 
 
-def _differ(truth: str | None, answer: str) -> bool:
-    return truth is not None and len(truth) != len(answer)
+def _sure(truths: list[Any], answers: list[str]) -> tuple[list[Any], list[str]]:
+    known = [truth is not None for truth in truths]
+    return list(compress(truths, known)), list(compress(answers, known))
 
 
 def _plain(values: Sequence[Any], adapter: str) -> _Plain | None:

@@ -189,8 +189,21 @@ _values = st.recursive(
     max_leaves=8,
 )  # fmt: skip
 _keys = st.sampled_from(
-    ["prompt", "data_source", "reward_model", "extra_info", "messages", "conversations", "instruction", "input"]
-    + ["output", "question", "problem", "answer", "ground_truth", "solution", "choices", "context", "system", "images"]
+    [
+        *[
+            "prompt",
+            "data_source",
+            "reward_model",
+            "extra_info",
+            "messages",
+            "conversations",
+            "instruction",
+            "input",
+            "output",
+            "question",
+        ],
+        *["problem", "answer", "ground_truth", "solution", "choices", "context", "system", "images"],
+    ]
 )
 
 
