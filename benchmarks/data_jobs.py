@@ -55,14 +55,16 @@ def check(folder: Path, path: Path) -> None:
     from loopai_trainer.files.tables import open_table
     from loopai_trainer.operations.row_pass import collection_paused
     from loopai_trainer.rules.rows import row_check_for
+    from loopai_trainer.rules.rows.columns import plain_columns
 
-    rows = open_table(str(path)).rows()
-    position, value = next(rows)
-    _, judge = row_check_for([value])
-    judge(value, position)
+    judge = None
     with collection_paused():
-        for position, value in rows:
-            judge(value, position)
+        for positions, values in open_table(str(path)).batches():
+            if judge is None:
+                _, judge = row_check_for(values[:100])
+            if plain_columns(judge, values) is None:
+                for position, value in zip(positions, values, strict=True):
+                    judge(value, position)
 
 
 def whole(folder: Path, path: Path) -> None:

@@ -11,8 +11,11 @@ import io
 import itertools
 import json
 import os
+from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow
@@ -21,6 +24,7 @@ import pyarrow.parquet
 
 from loopai_trainer.files import atomic
 from loopai_trainer.records import InputFile, Row, Turn
+from loopai_trainer.rules.rows.columns import PLAIN_ROLES, Columns, columns_of
 
 READ_ONLY = 0o444
 GROUP_ROWS = 10_000
@@ -70,9 +74,14 @@ class SnapshotWriter:
         self._temp = os.path.join(folder, f".snapshot.{os.getpid()}.{os.urandom(4).hex()}.tmp")
         self._file = _HashedFile(self._temp)
         self._writer = pyarrow.parquet.ParquetWriter(
-            self._file, SCHEMA, compression="zstd", use_dictionary=_DICTIONARIES, write_statistics=False
+            self._file,
+            SCHEMA,
+            compression="none",
+            use_dictionary=_DICTIONARIES,
+            write_statistics=False,
+            write_batch_size=_LEAVES_AT_ONCE,
         )
-        self._columns = _Columns()
+        self._group = _Group()
         self._tables: list[Any] = []
         self._table_size = (0, 0)
         self.rows = 0
@@ -88,15 +97,27 @@ class SnapshotWriter:
         if os.path.lexists(self._temp):
             os.unlink(self._temp)
 
-    def add(self, row: Row) -> int:
-        """Append a row; gives its number of characters."""
-        self.rows += 1
-        characters = self._columns.add(row)
-        if self._columns.full():
-            self._writer.write_table(self._columns.take())
-            # What a row group took is not kept for the next one: the pool would hold several times as much.
-            pyarrow.default_memory_pool().release_unused()
+    def add(self, row: Row) -> None:
+        """Append one row; many cost far less by `add_rows`."""
+        self.add_rows(columns_of([row]), [row.source_line])
+
+    def add_rows(self, rows: Columns, lines: Sequence[int]) -> list[int]:
+        """Append rows, of which `lines` are the positions in their source; gives the characters of each."""
+        characters = rows.characters()
+        self.rows += len(characters)
+        sizes = list(itertools.accumulate(characters, initial=0))
+        start = 0
+        while start < len(characters):
+            start = self._group.add(rows, lines, sizes, start)
+            if self._group.full:
+                self._write_group()
+                # What a row group took is not kept for the next one: the pool would hold several times as much.
+                pyarrow.default_memory_pool().release_unused()
         return characters
+
+    def _write_group(self) -> None:
+        self._writer.write_table(self._group.table())
+        self._group = _Group()
 
     def add_table(self, table: Any) -> None:
         """Append rows that are in the schema already, a few at a time; in groups of bounded size."""
@@ -115,8 +136,8 @@ class SnapshotWriter:
     def close(self) -> str:
         """Write what is left; gives the temporary path. The file still goes away with the context."""
         self._write_tables()
-        if self._columns.rows:
-            self._writer.write_table(self._columns.take())
+        if self._group.rows:
+            self._write_group()
         self._writer.close()
         self._file.sync()
         return self._temp
@@ -136,6 +157,7 @@ class SnapshotWriter:
         return InputFile(path, digest, self._file.size_bytes, self.rows, source_path, source_sha256)
 
 
+_LEAVES_AT_ONCE = 1 << 15
 _DICTIONARIES = ["messages.list.element.role", "system", "tools"]
 """Contents hardly repeat: a dictionary of them would only be built to be given up."""
 
@@ -246,43 +268,75 @@ def remove_others(folder: str, wanted: Sequence[str]) -> None:
             os.unlink(os.path.join(folder, name))
 
 
-class _Columns:
-    """Rows, until they are enough for a row group; then they are made into columns."""
+class _Group:
+    """Rows, until they are enough for a row group."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self.characters = 0
+        self._contents: list[str] = []
+        self._roles: list[str] = []
+        self._systems: list[str] = []
+        self._tools: list[str] = []
+        self._ends = array("i", [0])
+        self._lines = array("q")
+        self._characters = 0
+        self._plain = True
 
-    def add(self, row: Row) -> int:
-        messages, system, tools, _ = row
-        characters = len(system) + len(tools)
-        for _, content in messages:
-            characters += len(content)
-        self.rows.append(row)
-        self.characters += characters
-        return characters
+    @property
+    def rows(self) -> int:
+        return len(self._lines)
 
+    @property
     def full(self) -> bool:
-        return self.characters >= GROUP_CHARACTERS or len(self.rows) >= GROUP_ROWS
+        return self._characters >= GROUP_CHARACTERS or self.rows >= GROUP_ROWS
 
-    def take(self) -> Any:
-        rows = self.rows
-        turns = pyarrow.StructArray.from_arrays(
-            [
-                pyarrow.array([role for row in rows for role, _ in row[0]], pyarrow.string()),
-                pyarrow.array([content for row in rows for _, content in row[0]], pyarrow.string()),
-            ],
-            fields=list(_TURN),
+    def add(self, rows: Columns, lines: Sequence[int], sizes: Sequence[int], start: int) -> int:
+        """Keep rows from `start` on, until the group is full; gives where to go on.
+
+        `sizes`: characters of all rows before each of them, and of all. So a group's bounds depend on its rows alone.
+        """
+        wanted = sizes[start] + GROUP_CHARACTERS - self._characters
+        end = min(bisect_left(sizes, wanted, start + 1), start + GROUP_ROWS - self.rows, len(sizes) - 1)
+        first, last = sum(rows.turns[:start]), sum(rows.turns[:end])
+        self._ends.extend(itertools.accumulate(rows.turns[start:end], initial=self._ends.pop()))
+        self._contents += rows.contents[first:last]
+        self._roles += rows.roles[first:last]
+        self._systems += rows.systems[start:end]
+        self._tools += rows.tools[start:end]
+        self._lines.extend(lines[start:end])
+        self._characters += sizes[end] - sizes[start]
+        self._plain = self._plain and rows.plain
+        return end
+
+    def table(self) -> Any:
+        """The rows in the schema."""
+        if self._plain:
+            # The same for each group but in number, so made once for all.
+            roles, systems = _repeated(tuple(PLAIN_ROLES), self._ends[-1] // 2), _repeated(("",), self.rows)
+            tools = systems
+        else:
+            roles, systems, tools = map(_texts, (self._roles, self._systems, self._tools))
+        turns = pyarrow.StructArray.from_arrays([roles, _texts(self._contents)], fields=list(_TURN))
+        messages = pyarrow.ListArray.from_arrays(_numbers(pyarrow.int32(), self._ends), turns)
+        return pyarrow.Table.from_arrays(
+            [messages, systems, tools, _numbers(pyarrow.int64(), self._lines)], schema=SCHEMA
         )
-        ends = itertools.accumulate([len(row[0]) for row in rows], initial=0)
-        columns = [
-            pyarrow.ListArray.from_arrays(pyarrow.array(list(ends), pyarrow.int32()), turns),
-            pyarrow.array([row[1] for row in rows], pyarrow.string()),
-            pyarrow.array([row[2] for row in rows], pyarrow.string()),
-            pyarrow.array([row[3] for row in rows], pyarrow.int64()),
-        ]
-        self.rows, self.characters = [], 0
-        return pyarrow.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def _texts(texts: list[str]) -> Any:
+    return pyarrow.array(texts, pyarrow.string())
+
+
+def _numbers(kind: Any, values: array[int]) -> Any:
+    return pyarrow.Array.from_buffers(kind, len(values), [None, pyarrow.py_buffer(values)])
+
+
+def _repeated(texts: tuple[str, ...], times: int) -> Any:
+    return _made(texts, 1 << times.bit_length()).slice(0, times * len(texts))
+
+
+@lru_cache(maxsize=8)
+def _made(texts: tuple[str, ...], times: int) -> Any:
+    return _texts(list(texts) * times)
 
 
 class _HashedFile:

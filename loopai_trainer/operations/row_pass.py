@@ -6,7 +6,7 @@ import gc
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,10 +15,11 @@ from typing import Literal
 from loopai_trainer.contract import Backend, RowCheck
 from loopai_trainer.files.rejected_rows import RejectedRows
 from loopai_trainer.files.snapshots import SnapshotWriter
-from loopai_trainer.files.tables import Fault, SourceTable
+from loopai_trainer.files.tables import Batch, Fault, SourceTable
 from loopai_trainer.files.tables.json_items import JsonItems
 from loopai_trainer.operations.problem_tally import ProblemTally
 from loopai_trainer.records import Problem, Rejection, Remark, Remarked, Row, Settings, Severity
+from loopai_trainer.rules.rows.columns import Columns, columns_of, plain_columns
 from loopai_trainer.rules.rows.fingerprint import fingerprinter
 
 _SAMPLE_ROWS = 100
@@ -63,7 +64,7 @@ class FileFacts:
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """No search for reference cycles: rows make none, and among so many new objects it takes a tenth of the time."""
+    """No search for reference cycles: rows and what is found of them make none, and it takes a tenth of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -98,42 +99,58 @@ class RowPass:
         `seed`: by which a split will be made of the prompts' fingerprints; None if none will.
         """
         facts, table = self.facts, self._table
-        rows = table.rows()
-        first, sample = self._sample(rows)
+        prints, batches = fingerprinter(seed), table.batches()
+        first, sample = self._sample(batches)
         facts.format, check = backend.row_check(settings, sample)
         with collection_paused():
-            self._judge(chain(first, rows), check, writer, seed, progress)
+            for rows, lines in self._judged(chain(first, batches), check, progress):
+                prompts, answers = prints.of(rows)
+                facts.prompts.extend(prompts)
+                facts.answers.extend(answers)
+                facts.lengths.update(writer.add_rows(rows, lines))
+        facts.by_item = table.shared_lines
+        facts.input = facts.usable + facts.rejected
         facts.sha256 = table.sha256
         facts.notes.update(table.notes)
         return facts
 
-    def _sample(self, rows: Iterator[tuple[int, object]]) -> tuple[list[tuple[int, object]], list[object]]:
-        first: list[tuple[int, object]] = []
+    def _sample(self, batches: Iterator[Batch]) -> tuple[list[Batch], list[object]]:
+        """The first batches, and of them the rows to tell the format by."""
+        first: list[Batch] = []
         sample: list[object] = []
-        for item in rows:
-            first.append(item)
-            if not isinstance(item[1], Fault):
-                sample.append(item[1])
-            many = self._table.unit == "line" and self._table.bytes_read > _SAMPLE_BYTES
-            if len(sample) >= _SAMPLE_ROWS or len(first) >= _SAMPLE_ITEMS or many:
-                break
+        seen = 0
+        for batch in batches:
+            first.append(batch)
+            for value in batch[1]:
+                seen += 1
+                if not isinstance(value, Fault):
+                    sample.append(value)
+                many = self._table.unit == "line" and self._table.bytes_read > _SAMPLE_BYTES
+                if len(sample) >= _SAMPLE_ROWS or seen >= _SAMPLE_ITEMS or many:
+                    return first, sample
         return first, sample
 
-    def _judge(
-        self,
-        rows: Iterator[tuple[int, object]],
-        check: RowCheck,
-        writer: SnapshotWriter,
-        seed: int | None,
-        progress: Callable[[int], None] | None,
-    ) -> None:
-        # The loop that every row goes through: attribute look-ups are done once, ahead of it.
-        facts, table = self.facts, self._table
-        add, fingerprints, lengths = writer.add, fingerprinter(seed), facts.lengths
-        add_prompt, add_answer = facts.prompts.append, facts.answers.append
-        for count, (position, value) in enumerate(rows, 1):
-            if progress is not None and not count % _ROWS_BETWEEN_PROGRESS:
-                progress(table.bytes_read)
+    def _judged(
+        self, batches: Iterator[Batch], check: RowCheck, progress: Callable[[int], None] | None
+    ) -> Iterator[tuple[Columns, Sequence[int]]]:
+        """The usable rows of each batch, with their positions."""
+        facts, seen = self.facts, 0
+        for positions, values in batches:
+            rows = plain_columns(check, values)
+            if rows is not None:
+                facts.usable += len(values)
+                yield rows, positions
+            else:
+                found = list(self._one_by_one(positions, values, check))
+                if found:
+                    yield columns_of(found), [row.source_line for row in found]
+            before, seen = seen, seen + len(values)
+            if progress is not None:
+                for _ in range(before // _ROWS_BETWEEN_PROGRESS, seen // _ROWS_BETWEEN_PROGRESS):
+                    progress(self._table.bytes_read)
+
+    def _one_by_one(self, positions: Sequence[int], values: Sequence[object], check: RowCheck) -> Iterator[Row]:
+        for position, value in zip(positions, values, strict=True):
             if type(value) is Fault:
                 self._fault(position, value)
                 continue
@@ -146,13 +163,8 @@ class RowPass:
             else:
                 self._reject(verdict, position, value)
                 continue
-            prompt, answer = fingerprints(row)
-            add_prompt(prompt)
-            add_answer(answer)
-            lengths[add(row)] += 1
-        facts.usable = len(facts.prompts)
-        facts.by_item = table.shared_lines
-        facts.input = facts.usable + facts.rejected
+            self.facts.usable += 1
+            yield row
 
     def _fault(self, position: int, fault: Fault) -> None:
         severity: Severity = self._severity
@@ -199,7 +211,7 @@ class RowPass:
             self.facts.skipped.append(self._seen())
 
     def _seen(self) -> int:
-        return len(self.facts.prompts) + self.facts.rejected
+        return self.facts.usable + self.facts.rejected
 
     def _item(self, ahead: bool = False) -> str:
         """'item 3 of the list: ', if its line alone does not tell which is meant; `ahead`: it is not counted yet."""

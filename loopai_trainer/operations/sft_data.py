@@ -18,7 +18,7 @@ from loopai_trainer.files.tables import open_table
 from loopai_trainer.operations import dataset_info
 from loopai_trainer.operations.data_report import length_stats, report_text
 from loopai_trainer.operations.problem_tally import ProblemTally
-from loopai_trainer.operations.row_pass import FileFacts, RowPass, Split
+from loopai_trainer.operations.row_pass import FileFacts, RowPass, Split, collection_paused
 from loopai_trainer.operations.row_repeats import report_overlap, report_repeats
 from loopai_trainer.records import Counts, DataReport, InputFile, LengthStats, Problem, Settings, Severity, SplitReport
 from loopai_trainer.rules import splitting
@@ -68,7 +68,8 @@ def prepare_sft_data(
         with ExitStack() as stack:
             job = _Job(backend, settings, run, split_seed, stack)
             job.read(progress, split_wanted=bool(validation_size))
-            job.compare()
+            with collection_paused():
+                job.compare()
             split = job.split(validation_size)
             job.refuse_if_bad(split)
             return job.publish(split)

@@ -14,9 +14,9 @@ from loopai_trainer.files.tables.faults import Fault
 from loopai_trainer.files.tables.json_items import JsonItems
 from loopai_trainer.files.tables.json_lines import BOM, JsonLines
 from loopai_trainer.files.tables.parquet_rows import ParquetRows
-from loopai_trainer.files.tables.source import BLOCK_BYTES, SourceTable
+from loopai_trainer.files.tables.source import BLOCK_BYTES, Batch, SourceTable
 
-__all__ = ["ACCEPTED", "Fault", "SourceTable", "open_table"]
+__all__ = ["ACCEPTED", "Batch", "Fault", "SourceTable", "open_table"]
 
 ACCEPTED = "a .json file with a list of objects, a .jsonl file with one object a line, or a .parquet file"
 
@@ -44,9 +44,9 @@ class RefusedFile(SourceTable):
         super().__init__(path, 0)
         self._fault = fault
 
-    def rows(self) -> Iterator[tuple[int, object]]:
+    def batches(self) -> Iterator[Batch]:
         """The one Fault, at no position (0)."""
-        yield 0, self._fault
+        yield (0,), [self._fault]
 
 
 def open_table(path: str) -> SourceTable:

@@ -14,7 +14,7 @@ import orjson
 from loopai_trainer.files.tables.faults import Fault
 from loopai_trainer.files.tables.json_lines import BOM
 from loopai_trainer.files.tables.json_values import MAX_ROW_BYTES, count_byte, doubtful, examine
-from loopai_trainer.files.tables.source import SourceTable
+from loopai_trainer.files.tables.source import Batch, SourceTable
 
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 _SCALAR = re.compile(rb'"[^"]*"|[^ \t\r\n,\[\]{}"]+')
@@ -22,6 +22,7 @@ _TO_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"]*"[^"\[\]{}]*+)*+([\[\]{}])')
 """Up to the next bracket outside strings, in a text whose escaped quotes are masked; possessive, so linear."""
 _HEAD = re.compile(rb'\{\s*"[^"\\]*"')
 _OPENING = b"[{"
+_HELD_BYTES = 1 << 16
 _COMMA_HINTS = {
     True: "one comma between two items, none before the first",
     False: "put the objects into a list: [ at the start, ] at the end",
@@ -38,8 +39,8 @@ class JsonItems(SourceTable):
         self._window = _Window(self.blocks())
         self._guess = _SeparatorGuess()
 
-    def rows(self) -> Iterator[tuple[int, object]]:
-        """(first line of the item, decoded row or Fault); see SourceTable."""
+    def batches(self) -> Iterator[Batch]:
+        """(first line of each item, decoded rows or Faults); see SourceTable."""
         window, guess = self._window, self._guess
         window.fill(len(BOM))
         if window.data.startswith(BOM):
@@ -49,21 +50,31 @@ class JsonItems(SourceTable):
             window.skip_blanks()
             window.advance(1)
         before = 0
+        held = _Held()
         for fault in self._to_items():
             if fault is not None:
-                yield window.line, fault
+                yield from held.take()
+                yield (window.line,), [fault]
                 continue
-            yield from guess.run(window, self.path)
+            for batch in guess.run(window, self.path):
+                yield from held.take()
+                yield batch
             raw = self._scan_item()
             if raw is None:
-                yield window.line, self._unclosed()
+                yield from held.take()
+                yield (window.line,), [self._unclosed()]
                 return
             line, offset = window.line, window.offset + window.position
-            if line == before:
+            if line == before and not self.shared_lines:
+                # What is said of the items before does not depend on those after them.
+                yield from held.take()
                 self.shared_lines = True
             before = line
-            yield from ((line, found) for found in self._judged(raw, offset))
+            held.add(line, self._judged(raw, offset), len(raw))
+            if held.full:
+                yield from held.take()
             window.advance(len(raw))
+        yield from held.take()
 
     def _judged(self, raw: bytes, offset: int) -> list[object]:
         try:
@@ -160,6 +171,29 @@ def _item_end(window: _Window) -> int | None:
             return position
 
 
+class _Held:
+    """Items found one by one, until they are enough to be handed on together."""
+
+    def __init__(self) -> None:
+        self._lines: list[int] = []
+        self._values: list[object] = []
+        self._size = 0
+
+    @property
+    def full(self) -> bool:
+        return self._size >= _HELD_BYTES
+
+    def add(self, line: int, values: list[object], size: int) -> None:
+        self._lines += [line] * len(values)
+        self._values += values
+        self._size += size
+
+    def take(self) -> Iterator[Batch]:
+        if self._values:
+            yield self._lines, self._values
+        self._lines, self._values, self._size = [], [], 0
+
+
 class _Window:
     """The part of the file that is in memory. `offset`: where it begins in the file; `line`: that of `position`."""
 
@@ -231,7 +265,7 @@ class _SeparatorGuess:
         self._hits = 0
         self._misses = 0
 
-    def run(self, window: _Window, path: str) -> Iterator[tuple[int, object]]:
+    def run(self, window: _Window, path: str) -> Iterator[Batch]:
         """Items from the window's position on, for as long as the guess holds; the window then stands at an item."""
         if self._misses > 16 and self._misses > self._hits:
             return
@@ -256,10 +290,9 @@ class _SeparatorGuess:
             start = at + between
             line += count_byte(raw, b"\n") + self._lines_between
         self._hits += len(values)
-        if doubtful(data[first:start], values):
-            yield from _one_by_one(window, [*starts, start], lines, values, path)
-        else:
-            yield from zip(lines, values, strict=True)
+        if values:
+            doubt = doubtful(data[first:start], values)
+            yield _one_by_one(window, [*starts, start], lines, values, path) if doubt else (lines, values)
         self._misses += 1
         window.position, window.line = start, line
 
@@ -276,15 +309,16 @@ class _SeparatorGuess:
             self._lines_between = between.count(b"\n")
 
 
-def _one_by_one(
-    window: _Window, starts: list[int], lines: list[int], values: list[object], path: str
-) -> Iterator[tuple[int, object]]:
+def _one_by_one(window: _Window, starts: list[int], lines: list[int], values: list[object], path: str) -> Batch:
     """Items that the window's bytes from `starts[i]` up to `starts[i + 1]` hold, at least one of which is doubtful."""
+    at: list[int] = []
+    items: list[object] = []
     for number, (line, value) in enumerate(zip(lines, values, strict=True)):
         start = starts[number]
         text = window.data[start : starts[number + 1]]
+        found = [value]
         if doubtful(text, value):
-            raw = text[: text.rindex(b"}") + 1]
-            yield from ((line, found) for found in examine(raw, window.offset + start, path))
-        else:
-            yield line, value
+            found = examine(text[: text.rindex(b"}") + 1], window.offset + start, path)
+        at += [line] * len(found)
+        items += found
+    return at, items

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from io import BytesIO
 
 import orjson
 
 from loopai_trainer.files.tables.faults import Fault
 from loopai_trainer.files.tables.json_values import MAX_ROW_BYTES, doubtful, examine
-from loopai_trainer.files.tables.source import SourceTable
+from loopai_trainer.files.tables.source import Batch, SourceTable
 
 BOM = b"\xef\xbb\xbf"
+_MARK = int.from_bytes(os.urandom(8)) >> 2
+_BETWEEN = b",%d," % _MARK
+_TOGETHER_BYTES = 1 << 17
+_CLOSELY = 256
+"""So many rows are given at a time when each line is looked at: faults take more memory than the lines they are of."""
 
 
 class JsonLines(SourceTable):
@@ -23,23 +28,27 @@ class JsonLines(SourceTable):
     layout = "JSON Lines"
     _newline = b"\n"
 
-    def rows(self) -> Iterator[tuple[int, object]]:
-        """(line, decoded row or Fault); see SourceTable."""
+    def batches(self) -> Iterator[Batch]:
+        """(lines, decoded rows or Faults); see SourceTable."""
         position, offset = 0, 0
         for text in self._texts():
             if text is None:
                 position += 1
-                yield position, _too_long()
+                yield (position,), [_too_long()]
                 continue
-            values = _parsed(text, self._newline)
-            if values is None:
-                yield from self._one_by_one(text, position, offset)
-            else:
-                yield from enumerate(values, position + 1)
-            position += text.count(self._newline) + 1 if values is None else len(values)
-            offset += len(text) + 1
+            for some in _cut(text, self._newline):
+                values = _parsed(some, self._newline)
+                if values is None:
+                    yield from self._one_by_one(some, position, offset)
+                    position += some.count(self._newline) + 1
+                else:
+                    yield range(position + 1, position + 1 + len(values)), values
+                    position += len(values)
+                offset += len(some) + 1
 
-    def _one_by_one(self, text: bytes, position: int, offset: int) -> Iterator[tuple[int, object]]:
+    def _one_by_one(self, text: bytes, position: int, offset: int) -> Iterator[Batch]:
+        lines: list[int] = []
+        values: list[object] = []
         for raw in text.split(self._newline):
             position += 1
             try:
@@ -47,9 +56,14 @@ class JsonLines(SourceTable):
                 found = examine(raw, offset, self.path) if doubtful(raw, value) else [value]
             except orjson.JSONDecodeError:
                 found = examine(raw, offset, self.path)
-            for one in found:
-                yield position, one
+            lines += [position] * len(found)
+            values += found
             offset += len(raw) + 1
+            if len(values) >= _CLOSELY:
+                yield lines, values
+                lines, values = [], []
+        if values:
+            yield lines, values
 
     def _texts(self) -> Iterator[bytes | None]:
         # Whole lines, as many as a block ends; None stands for a line that is too long to be held in memory.
@@ -80,14 +94,30 @@ class JsonLines(SourceTable):
             yield tail
 
 
+def _cut(text: bytes, newline: bytes) -> Iterator[bytes]:
+    """`text` in parts of whole lines, so few that all that is made of them stays near the processor."""
+    start = 0
+    while (end := text.find(newline, start + _TOGETHER_BYTES)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    yield text[start:] if start else text
+
+
 def _parsed(text: bytes, newline: bytes) -> list[object] | None:
-    """The value of each line of `text`; None if any of them needs a close look."""
-    if newline == b"\r" or not text or text.endswith(b"\n"):  # the last line is blank
-        return None
+    """The value of each line of `text`; None if any of them needs a close look.
+
+    The lines are parsed as one list with a mark between two of them. As many marks in the list itself as there were
+    line ends, one after each value, mean that each line holds one whole value: no line can hold the mark, which nobody
+    knows.
+    """
+    joined = text.replace(newline, _BETWEEN)
     try:
-        # readlines looks for line ends as a processor can, split at one byte after the other.
-        values: list[object] = list(map(orjson.loads, BytesIO(text).readlines()))
+        marked: list[object] = orjson.loads(b"[" + joined + b"]")
     except orjson.JSONDecodeError:
+        return None
+    values, marks = marked[::2], marked[1::2]
+    line_ends = (len(joined) - len(text)) // (len(_BETWEEN) - 1)
+    if not len(values) - 1 == len(marks) == marks.count(_MARK) == line_ends:
         return None
     return None if doubtful(text, values) else values
 

@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 
 from loopai_trainer.files.tables.faults import Fault
-from loopai_trainer.files.tables.source import BLOCK_BYTES, SourceTable
+from loopai_trainer.files.tables.source import BLOCK_BYTES, Batch, SourceTable
 
 BATCH_BYTES = 2 << 20
 MAX_BATCH_ROWS = 4096
@@ -22,8 +22,8 @@ class ParquetRows(SourceTable):
     layout = "Parquet"
     unit: Literal["line", "row"] = "row"
 
-    def rows(self) -> Iterator[tuple[int, object]]:
-        """(row, decoded row or Fault); see SourceTable."""
+    def batches(self) -> Iterator[Batch]:
+        """(rows, decoded rows or Faults); see SourceTable."""
         position = 0
         try:
             for _ in self.blocks():
@@ -31,14 +31,14 @@ class ParquetRows(SourceTable):
             with pyarrow.parquet.ParquetFile(self.path, buffer_size=BLOCK_BYTES) as file:
                 twice = [name for name, count in Counter(file.schema_arrow.names).items() if count > 1]
                 if twice:
-                    yield 0, _twice(twice[0])
+                    yield (0,), [_twice(twice[0])]
                     return
                 for batch in _batches(file):
-                    for value in _decoded(batch):
-                        yield position, value
-                        position += 1
+                    values = _decoded(batch)
+                    yield range(position, position + len(values)), values
+                    position += len(values)
         except (pyarrow.ArrowException, OSError) as error:
-            yield position, _broken(error)
+            yield (position,), [_broken(error)]
 
 
 def _batches(file: Any) -> Iterator[Any]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 BLOCK_BYTES = 1 << 19
+
+Batch = tuple[Sequence[int], list[object]]
+"""Positions and decoded rows or Faults, equally many, as they follow each other in the file."""
 
 
 class SourceTable:
     """Rows of one source file. `unit` says what positions count: 1-based lines or 0-based rows.
 
     `shared_lines`: items were seen so far that start on one line, so that a line alone does not tell which is meant.
-    After `rows()` was read to its end, `sha256` (lower-case hex) and `bytes_read` describe the whole file.
+    After `batches()` or `rows()` was read to its end, `sha256` (lower-case hex) and `bytes_read` are the whole file's.
     """
 
     layout = ""
@@ -34,6 +37,11 @@ class SourceTable:
 
     def rows(self) -> Iterator[tuple[int, object]]:
         """(position, decoded row or Fault), in file order, in constant memory. Raises nothing for what a file holds."""
+        for positions, values in self.batches():
+            yield from zip(positions, values, strict=True)
+
+    def batches(self) -> Iterator[Batch]:
+        """What `rows` gives, as many at a time as were decoded together; none is empty."""
         raise NotImplementedError
 
     def blocks(self) -> Iterator[bytes]:

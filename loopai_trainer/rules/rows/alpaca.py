@@ -6,16 +6,22 @@ Source: LLaMA-Factory 0.9.5 data/converter.py AlpacaDatasetConverter.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import chain
+from operator import itemgetter
+from typing import Any
 
 from loopai_trainer.records import Rejection, Remark, Remarked, Row, Turn
+from loopai_trainer.rules.rows.columns import Columns, plain
 from loopai_trainer.rules.rows.shapes import Shapes, media_fault, pair_remarks, rival_fault
-from loopai_trainer.rules.rows.text_marks import has_mark, is_blank, marks_in
+from loopai_trainer.rules.rows.text_marks import has_mark, is_blank, marks_in, nothing_to_say
 from loopai_trainer.rules.rows.tool_json import kind_name, tools_text
 
 REQUIRED = ("instruction", "input", "output")
 OPTIONAL = ("system", "history", "tools")
 _RIVALS = ("messages", "conversations", "response")
+_INSTRUCTION, _INPUT, _OUTPUT = map(itemgetter, REQUIRED)
 
 new_row = partial(tuple.__new__, Row)
 """A Row from the tuple of its fields; half the cost of a call by name, which every row would pay."""
@@ -51,6 +57,27 @@ class AlpacaCheck:
         if isinstance(prompt, Rejection):
             return prompt
         return self._row(value, prompt, str(output), line, remarks)
+
+    def plain_columns(self, values: Sequence[Any]) -> Columns | None:
+        """See ColumnCheck: rows of one question and one answer."""
+        try:
+            keys = self._shapes.clean_keys(values)
+            if keys is None:
+                return None
+            everywhere = all("input" in names for names in keys)
+            inputs = list(map(_INPUT, values)) if everywhere else [value.get("input", "") for value in values]
+            questions, answers = list(map(_INSTRUCTION, values)), list(map(_OUTPUT, values))
+        except (KeyError, TypeError, AttributeError):  # a row that is no object, or has not all of the keys
+            return None
+        if set(map(type, chain(questions, inputs, answers))) != {str}:
+            return None
+        contents = answers * 2
+        contents[1::2] = answers
+        contents[::2] = [
+            (question + "\n" + given if question else given) if given else question
+            for question, given in zip(questions, inputs, strict=True)
+        ]
+        return plain(contents, [2] * len(values)) if nothing_to_say(contents) else None
 
     def _row(
         self, value: dict[str, object], prompt: str, output: str, line: int, remarks: tuple[Remark, ...]

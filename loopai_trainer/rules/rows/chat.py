@@ -6,16 +6,19 @@ function call in turn, an even number. Its openai form merges tool results that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 from loopai_trainer.records import Rejection, Remark, Remarked, Row, Turn
 from loopai_trainer.rules.rows.alpaca import mixed, new_row, not_an_object
+from loopai_trainer.rules.rows.columns import Columns, plain
 from loopai_trainer.rules.rows.messages_turns import Draft, openai_turn
 from loopai_trainer.rules.rows.names import did_you_mean
 from loopai_trainer.rules.rows.shapes import Shapes, media_fault, pair_remarks, rival_fault
-from loopai_trainer.rules.rows.text_marks import has_mark, is_blank, marks_in
+from loopai_trainer.rules.rows.text_marks import has_mark, is_blank, marks_in, nothing_to_say
 from loopai_trainer.rules.rows.tool_json import call_text_fault, kind_name, tools_text
 from loopai_trainer.rules.rows.turn_keys import OTHER_NAME, ROLES, thought_remarks, turn_fault
 
@@ -83,6 +86,25 @@ class ChatCheck:
         if fault is not None:
             return fault
         return self._row(value, draft, line)
+
+    def plain_columns(self, values: Sequence[Any]) -> Columns | None:
+        """See ColumnCheck: chats between user and assistant alone."""
+        role, content, usual = _USUAL[self._names.role]
+        try:
+            if self._shapes.clean_keys(values) is None:
+                return None
+            sources = list(map(itemgetter(self._names.turns), values))
+            turns = list(map(len, sources))
+            messages = list(chain.from_iterable(sources))
+            # Each turn has both keys, so that none has another one if it has two.
+            if set(map(type, sources)) != {list} or set(map(len, messages)) != {2}:
+                return None
+            roles, contents = list(map(role, messages)), list(map(content, messages))
+        except (KeyError, TypeError, AttributeError):  # a row or a turn that is no object, or has not these keys
+            return None
+        if not all(count and not count % 2 for count in set(turns)) or roles != usual * (len(roles) // 2):
+            return None
+        return plain(contents, turns) if set(map(type, contents)) == {str} and nothing_to_say(contents) else None
 
     def _row(self, value: dict[str, object], draft: Draft, line: int) -> Row | Remarked | Rejection:
         system, column = draft.system, value.get("system")

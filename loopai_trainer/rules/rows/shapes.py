@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import methodcaller
+from typing import Any
 
 from loopai_trainer.records import Rejection, Remark
 from loopai_trainer.rules.rows.names import did_you_mean
@@ -12,6 +15,7 @@ PAIRS = ("chosen", "rejected")
 """Columns of preference data, of which supervised fine-tuning reads none."""
 _OTHER_NAMES = {"system_prompt": "system", "functions": "tools"}
 """Names that other tools give to what is called otherwise here."""
+_NO_SYSTEM = {str, type(None)}
 _MAX_SHAPES = 1000
 """Files whose every row has its own keys must not fill the memory."""
 
@@ -29,6 +33,11 @@ class Shape:
     pairs: tuple[str, ...] = ()
     misspelt: Rejection | None = None
 
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is to be said of such keys, nor to be looked for under them."""
+        return not (self.remarks or self.media or self.rivals or self.pairs or self.misspelt)
+
 
 class Shapes:
     """Shapes seen so far. `needed`: keys whose text would be lost if they are misspelt; `optional`: others we read;
@@ -44,7 +53,20 @@ class Shapes:
 
     def of(self, row: dict[str, object]) -> Shape:
         """The shape of a row."""
-        keys = tuple(row)
+        return self._of_keys(tuple(row))
+
+    def clean_keys(self, values: Sequence[Any]) -> list[tuple[str, ...]] | None:
+        """The different keys of `values`, if all are clean and nothing stands under the optional ones; else None.
+
+        A value that is no object raises TypeError or AttributeError, unless it is a list of what might be keys.
+        """
+        found = list(set(map(tuple, values)))
+        if not all(self._of_keys(keys).clean for keys in found):
+            return None
+        used = [name for name in self._optional if any(name in keys for keys in found)]
+        return found if all(_nothing_in(name, values) for name in used) else None
+
+    def _of_keys(self, keys: tuple[str, ...]) -> Shape:
         shape = self._seen.get(keys)
         if shape is None:
             shape = self._look(keys)
@@ -69,6 +91,11 @@ class Shapes:
                 remarks.append(_ignored(key, meant))
         media, rivals, pairs = (tuple(name for name in names if name in keys) for names in (MEDIA, self._rivals, PAIRS))
         return Shape(tuple(remarks), media, rivals, pairs, misspelt)
+
+
+def _nothing_in(name: str, values: Sequence[Any]) -> bool:
+    held = list(map(methodcaller("get", name), values))
+    return not any(held) and (name != "system" or set(map(type, held)) <= _NO_SYSTEM)
 
 
 def media_fault(row: dict[str, object], names: tuple[str, ...]) -> Rejection | None:

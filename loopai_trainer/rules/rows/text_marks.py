@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 
 from loopai_trainer.records import Remark
 
@@ -27,6 +28,21 @@ is_blank = re.compile(rf"(?![0-~\u3400-\u9fff])[\s{FORMAT_CHARACTERS}{_ALSO_UNSE
 
 The usual first ones, ASCII and Chinese, are asked for ahead: the long class costs several times as much.
 """
+
+
+_FIRST = itemgetter(0)
+_NOT_SURELY_SHOWN = re.compile("[^0-~\u3400-\u9fff]")
+
+
+def nothing_to_say(texts: list[str]) -> bool:
+    """Whether none of `texts` is blank or has a mark; most of it is asked of all at once."""
+    try:
+        firsts = "".join(map(_FIRST, texts))
+    except IndexError:  # one is empty
+        return False
+    if any(is_blank(texts[found.start()]) for found in _NOT_SURELY_SHOWN.finditer(firsts)):
+        return False
+    return not any(map(_ANY.search, [text for text in texts if "<" in text]))
 
 
 def has_mark(text: str) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from loopai_trainer.files import snapshots
 from loopai_trainer.files.snapshots import SnapshotWriter, remove_others, rows_at, split_snapshot, write_registry
 from loopai_trainer.records import Row, Turn
+from loopai_trainer.rules.rows.columns import columns_of
 
 
 def row(number, text="答", system="", tools=""):
@@ -60,6 +61,27 @@ def test_row_groups_are_of_bounded_size(tmp_path, monkeypatch):
     file = written(tmp_path, [row(number, "x" * 60) for number in range(4)])
     assert pyarrow.parquet.ParquetFile(file.path).num_row_groups == 2
     assert rows_at(file.path, range(4)) == {number: row(number, "x" * 60) for number in range(4)}
+
+
+@pytest.mark.parametrize("group_rows", [1, 3, 100])
+@pytest.mark.parametrize("group_characters", [40, 1 << 20])
+@pytest.mark.parametrize("at_once", [1, 2, 5, 40])
+def test_rows_added_together_give_the_bytes_of_each_added_alone(
+    tmp_path, monkeypatch, group_rows, group_characters, at_once
+):
+    monkeypatch.setattr(snapshots, "GROUP_ROWS", group_rows)
+    monkeypatch.setattr(snapshots, "GROUP_CHARACTERS", group_characters)
+    rows = [row(number, "水a"[number % 2] * (number % 13), system="s" * (number > 30)) for number in range(40)]
+    rows[7] = Row((*rows[7].messages, *rows[8].messages), "", "", 7)
+    expected = written(tmp_path, rows)
+    with SnapshotWriter(str(tmp_path)) as writer:
+        characters = []
+        for start in range(0, 40, at_once):
+            some = rows[start : start + at_once]
+            characters += writer.add_rows(columns_of(some), [one.source_line for one in some])
+        found = writer.finish("other")
+    assert (found.sha256, found.rows) == (expected.sha256, 40)
+    assert characters == [sum(len(text) for _, text in one.messages) + len(one.system) for one in rows]
 
 
 def test_a_split_copies_every_row_to_one_side(tmp_path, monkeypatch):

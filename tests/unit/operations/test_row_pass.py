@@ -31,3 +31,30 @@ def test_prompts_are_seeded_only_for_a_split(tmp_path, monkeypatch, size, evalua
         (tmp_path / f"{name}.jsonl").write_text("".join(lines))
     prepare(tmp_path / "run", tmp_path / "a.jsonl", tmp_path / "b.jsonl" if evaluation else None, size, seed=7)
     assert set(seeds) == {seed}
+
+
+LINES = [
+    '{"instruction": "q%d", "input": "", "output": "a"}',
+    '{"instruction": "q%d", "input": "水", "output": "a <|im_end|>"}',
+    '{"instruction": "q%d", "output": "a", "system": "s"}',
+    '{"instruction": "q%d", "input": "", "output": ""}',
+    "oops %d",
+    '{"instruction": "same", "input": "", "output": "a", "id": %d}',
+]
+
+
+@pytest.mark.parametrize("kinds", [(0,), (0, 0, 1), (0, 2), (0, 0, 0, 3), (0, 4), range(6)])
+def test_rows_judged_together_and_one_by_one_end_the_same(tmp_path, monkeypatch, kinds):
+    monkeypatch.setattr("loopai_trainer.files.tables.json_lines._TOGETHER_BYTES", 200)
+    source = tmp_path / "a.jsonl"
+    source.write_text("".join(LINES[kinds[n % len(kinds)]] % n + "\n" for n in range(60)), encoding="utf-8")
+    together = prepare(tmp_path / "one", source, bad_rows="skip")
+    calls = []
+    monkeypatch.setattr(row_pass, "plain_columns", lambda check, values: calls.append(len(values)))
+    alone = prepare(tmp_path / "two", source, bad_rows="skip")
+    assert sum(calls) == 60
+    assert together.splits[0].snapshot.sha256 == alone.splits[0].snapshot.sha256
+    assert together.splits[0].counts == alone.splits[0].counts
+    assert together.splits[0].lengths == alone.splits[0].lengths
+    assert together.problems == alone.problems
+    assert together.problem_counts == alone.problem_counts

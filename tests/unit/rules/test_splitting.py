@@ -114,6 +114,14 @@ def test_shared_names_each_validation_row_whose_prompt_is_trained(train, validat
 
 
 @given(PRINTS, PRINTS, st.integers(1, 3))
+def test_rows_looked_at_a_few_at_a_time_are_the_same_rows(train, validation, rows_a_look):
+    once = list(repeats(train, [0] * len(train))), list(shared(train, validation))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(splitting, "_ROWS_A_LOOK", rows_a_look)
+        assert (list(repeats(train, [0] * len(train))), list(shared(train, validation))) == once
+
+
+@given(PRINTS, PRINTS, st.integers(1, 3))
 def test_rounds_change_nothing_but_the_memory(train, validation, rows_a_round):
     once = list(repeats(array("Q", train), array("q", [0] * len(train)))), list(shared(train, validation))
     with pytest.MonkeyPatch.context() as patch:

@@ -159,7 +159,8 @@ def test_what_is_nested_too_deep_to_be_written_again_is_looked_at_closely():
 
 _GOOD_LINES = ('{"a":2}', '{"a" : "x:y"}', '{"a":"\\u003a"}', '{"a":[{"b":1},{}]}')
 _ODD_LINES = ("", " ", "oops", '{"a":1} {"a":2}', "[1", "2]", "null", '{"a":[{}', "{}]}", "{},{}", '{"a":1,"a":2}')
-LINES = st.sampled_from([*_GOOD_LINES, *_ODD_LINES, '{"a":NaN}', '{"a":"\\ud800"}', "\ufeff{}"])
+_CUT_LINES = ("1,2,3", "[[1", "2]]", "1],[2", '{"a":[[1', "2]]}", '{"a":', "1}", '"b', 'c"')
+LINES = st.sampled_from([*_GOOD_LINES, *_ODD_LINES, *_CUT_LINES, '{"a":NaN}', '{"a":"\\ud800"}', "\ufeff{}"])
 
 
 @given(st.lists(LINES, max_size=8), st.sampled_from(["\n", "\r\n"]), st.sampled_from([7, 64, 1 << 18]), st.booleans())
@@ -174,12 +175,47 @@ def test_lines_read_together_are_read_as_each_alone(tmp_path_factory, lines, new
         expected += [(number, found) for found in examine(raw, 0, "")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("loopai_trainer.files.tables.source.BLOCK_BYTES", block_bytes)
+        patch.setattr("loopai_trainer.files.tables.json_lines._TOGETHER_BYTES", block_bytes // 7)
+        patch.setattr("loopai_trainer.files.tables.json_lines._CLOSELY", 2)
         found = list(JsonLines(str(folder / "all.jsonl"), len(text)).rows())
 
     def plain(items):
         return [(at, (x.code, x.message, x.scope) if isinstance(x, Fault) else repr(x)) for at, x in items]
 
     assert plain(found) == plain(expected)
+
+
+def test_good_lines_are_parsed_together_and_a_bad_one_spoils_few(write, monkeypatch):
+    monkeypatch.setattr("loopai_trainer.files.tables.json_lines._TOGETHER_BYTES", 64)
+    lines = [f'{{"a":{number}}}' for number in range(100)]
+    lines[50] = "oops"
+    batches = list(open_table(str(write("a.jsonl", "\n".join(lines) + "\n"))).batches())
+    assert [position for positions, _ in batches for position in positions] == list(range(1, 101))
+    assert all(len(positions) == len(values) > 0 for positions, values in batches)
+    spoilt = [positions for positions, values in batches if any(type(value) is Fault for value in values)]
+    assert [51 in positions for positions in spoilt] == [True]
+    assert len(spoilt[0]) < 12
+
+
+def test_faults_of_many_lines_are_not_held_at_once(write, monkeypatch):
+    monkeypatch.setattr("loopai_trainer.files.tables.json_lines._CLOSELY", 3)
+    batches = list(open_table(str(write("a.jsonl", '{"a":1}\n' + "oops\n" * 20))).batches())
+    assert [len(values) for _, values in batches] == [3] * 7
+
+
+def test_items_found_one_by_one_are_handed_on_together(write, monkeypatch):
+    text = "[" + ",".join(f'{{"{number}":{number}}}' for number in range(60)) + "]"
+    table = open_table(str(write("a.json", text)))
+    assert max(len(values) for _, values in table.batches()) > 1
+    assert table.shared_lines
+    monkeypatch.setattr(json_items, "_HELD_BYTES", 1)
+    assert all(len(values) == 1 for _, values in open_table(str(write("b.json", text))).batches())
+
+
+def test_what_is_said_of_items_does_not_depend_on_later_ones(write):
+    table = open_table(str(write("a.json", '[\n{"a":1},\n{"b":2},\n{"c":3}, {"d":4}\n]')))
+    seen = [(list(positions), table.shared_lines) for positions, _ in table.batches()]
+    assert seen == [([2, 3, 4], False), ([4], True)]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopai_trainer.records import Row, Turn
+from loopai_trainer.rules.rows.columns import columns_of
 from loopai_trainer.rules.rows.fingerprint import fingerprinter, fold
+from loopai_trainer.rules.rows.folding import fold_all
 
 
 def row(*turns, system="", tools=""):
@@ -47,6 +49,40 @@ USUAL = st.text(st.sampled_from("ab 水泵停了。，：？！；（）\u3000\n
 @given(USUAL)
 def test_what_is_done_quickly_for_usual_texts_is_the_same(text):
     test_folding_is_the_plain_definition_of_it.hypothesis.inner_test(text)
+
+
+@given(st.lists(USUAL | st.text(max_size=5), max_size=9), st.integers(1, 3))
+def test_texts_folded_together_are_folded_as_each_alone(texts, together):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("loopai_trainer.rules.rows.folding._TOGETHER", together)
+        assert fold_all(texts) == [fold(text) for text in texts]
+
+
+@pytest.mark.parametrize("wide", ["，", "：", "？", "！", "（", "）", "；", "\u3000", "…", "％", "～"])
+def test_what_is_replaced_ahead_is_what_nfkc_makes_of_it(wide):
+    text = f"水{wide}泵"
+    assert fold(text) == unicodedata.normalize("NFKC", text)
+    assert fold_all([text] * 9) == [fold(text)] * 9
+
+
+ROWS = st.lists(
+    st.tuples(st.lists(USUAL, min_size=2, max_size=4), st.sampled_from(["", "s", " "]), st.sampled_from(["", "[]"])),
+    min_size=1,
+    max_size=4,
+)
+
+
+def turns_of(texts, last):
+    roles = [("user", "assistant")[number % 2] for number in range(len(texts) - 1)]
+    return tuple(zip([*roles, last], texts, strict=True))
+
+
+@given(ROWS, st.sampled_from([None, 42]), st.sampled_from(["assistant", "function"]))
+def test_rows_get_the_same_fingerprints_together_as_alone(parts, seed, last):
+    rows = [Row(turns_of(texts, last), system, tools, 1) for texts, system, tools in parts]
+    prints = fingerprinter(seed)
+    prompts, answers = prints.of(columns_of(rows))
+    assert list(zip(prompts, answers, strict=True)) == [prints(one) for one in rows]
 
 
 @given(st.lists(USUAL, min_size=1, max_size=4), USUAL, st.sampled_from(["", "[]"]))
@@ -89,6 +125,22 @@ def test_the_prompt_is_system_tools_and_all_turns_but_the_last():
     ):
         assert prints(other)[0] != base[0]
     assert prints(row(("user", "q"), ("function", "a")))[1] != base[1]
+
+
+@pytest.mark.parametrize("seed", [None, 42])
+def test_a_prompt_is_known_again_among_rows_of_other_kinds(seed):
+    plain = row(("user", "q"), ("assistant", "a"))
+    long = row(("user", "q"), ("assistant", "b"), ("user", "r"), ("assistant", "c"))
+    with_system = row(("user", "q"), ("assistant", "a"), system="s")
+    prints = fingerprinter(seed)
+    found = [
+        list(prints.of(columns_of(rows))[0])
+        for rows in ([plain], [plain, plain], [plain, long], [plain, with_system], [with_system, long, plain])
+    ]
+    assert {one[0] for one in found[:4]} == {found[4][2]}
+    assert found[2][1] == found[4][1]
+    assert found[3][1] == found[4][0]
+    assert len({*found[4]}) == 3
 
 
 def test_parts_do_not_run_into_each_other():
