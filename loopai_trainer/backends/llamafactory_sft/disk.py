@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from loopai_trainer.backends.llamafactory_sft import schedule
@@ -65,19 +65,37 @@ def _shown(size: int, digits: int = 1) -> str:
 
 
 def _saved_and_trained(native: Mapping[str, Any], weights: Weights) -> tuple[int, int]:
-    """(bytes of weights in a checkpoint, trained parameters). LoRA saves float32 factors of its targets alone."""
-    if native.get("finetuning_type") != "lora":
+    """(bytes of weights in a checkpoint, trained parameters). LoRA and OFT save float32 of their targets alone."""
+    method = native.get("finetuning_type")
+    if method == "lora":
+        rank = schedule.positive(native.get("lora_rank"), 8)
+        trained = sum(rank * sum(shape) for shape in _targets(native.get("lora_target", "all"), weights))
+    elif method == "oft":
+        trained = sum(_rotations(native, columns) for _, columns in _targets(native.get("oft_target", "all"), weights))
+    else:
         return weights.size_bytes, weights.parameters
-    rank = schedule.positive(native.get("lora_rank"), 8)
-    wanted = native.get("lora_target", "all")
-    names = wanted.split(",") if isinstance(wanted, str) else [str(name) for name in wanted or ()]
-    targets = {name.strip() for name in names}
-    trained = sum(
-        rank * sum(shape)
-        for name, shape in weights.tensors.items()
-        if len(shape) == 2 and ("all" in targets or name.removesuffix(".weight").rpartition(".")[2] in targets)
-    )
     return 4 * trained, trained
+
+
+def _targets(wanted: object, weights: Weights) -> Iterator[tuple[int, ...]]:
+    """Shapes of the matrices that an adapter is put on."""
+    names = wanted.split(",") if isinstance(wanted, str) else list(wanted) if isinstance(wanted, (list, tuple)) else []
+    targets = {str(name).strip() for name in names}
+    for name, shape in weights.tensors.items():
+        if len(shape) == 2 and ("all" in targets or name.removesuffix(".weight").rpartition(".")[2] in targets):
+            yield shape
+
+
+def _rotations(native: Mapping[str, Any], columns: int) -> int:
+    """Parameters of one target: a skew-symmetric matrix for each block of its inputs.
+
+    Source: PEFT 0.18.1 tuners/oft/layer.py OFTLayer.update_layer; either the size of a block or their number is set.
+    A size that does not divide the inputs is changed by PEFT to one near it, which changes the sum as little.
+    """
+    size = schedule.positive(native.get("oft_block_size", 32), 0) or columns // schedule.positive(
+        native.get("oft_rank"), columns
+    )
+    return columns * (size - 1) // 2
 
 
 def _kept(native: Mapping[str, Any], total_steps: int | None) -> int:

@@ -44,6 +44,22 @@ def test_lora_saves_its_factors_alone():
     assert one_target.weights_only == 2 * 4 * (4 * 300)
 
 
+@pytest.mark.parametrize(
+    ("native", "parameters"),
+    [
+        ({"oft_block_size": 20}, 2 * 10 * 190),
+        ({"oft_block_size": 20, "oft_target": ["v_proj"]}, 10 * 190),
+        ({"oft_block_size": 20, "oft_target": "k_proj"}, 0),
+        ({"oft_block_size": 0, "oft_rank": 5}, 2 * 5 * (40 * 39 // 2)),
+        ({}, 2 * 200 * 31 // 2),
+    ],
+)
+def test_oft_saves_its_rotations_alone(native, parameters):
+    found = estimate(finetuning_type="oft", save_steps=100, **native)
+    assert found.weights_only == 2 * 4 * parameters
+    assert found.total == 2 * (4 + 8) * parameters + 4 * parameters
+
+
 def test_the_data_cache_counts():
     assert estimate(finetuning_type="full", data_bytes=1000).total - estimate(finetuning_type="full").total == 7000
 
