@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopai_trainer.records import Rejection
-from loopai_trainer.rules.prompts import references
+from loopai_trainer.rules.prompts import records, references
 from loopai_trainer.rules.prompts.adapters import (
     CONTEXT_IN,
     DEFAULT_DATA_SOURCE,
@@ -107,6 +107,7 @@ def test_a_record_becomes_a_prompt_with_its_answer(record, adapter, messages, tr
         ({"question": "q?", "answer": r"\boxed{1"}, "ANSWER_AMBIGUOUS"),
         ({"question": ["q?"], "answer": "a"}, "PROMPT_TYPE"),
         ({"question": None, "answer": "a"}, "PROMPT_MISSING"),
+        ({"instruction": None, "output": "#### 5"}, "PROMPT_MISSING"),
         ({"question": "q?", "choices": {"text": ["x", "y"]}, "answer": "A"}, "PROMPT_INCOMPLETE"),
         ({"question": "q?", "images": ["a.png"], "answer": "A"}, "MEDIA_NOT_CONVERTED"),
         ({"question": "q? #### 5", "answer": "5"}, "ANSWER_IN_PROMPT"),
@@ -216,3 +217,18 @@ def test_no_record_makes_an_adapter_fail(record, adapter):
         assert verdict.messages[-1][1].strip()
         assert verdict.data_source
         assert verdict.ground_truth not in (None, "", [], {})
+
+
+def test_names_that_a_record_gives_its_data_set():
+    record = {"dataset": " GSM8K ", "task": 7, "source": "x" * 65, "metadata": {"benchmark": "MATH"}}
+    assert records.metadata_of(record) == ["gsm8k", "math"]
+    assert records.metadata_of({"metadata": "text"}) == []
+
+
+def test_a_field_and_a_marked_solution_that_agree_are_one_answer():
+    row = read({"question": "q?", "answer": "72", "solution": "so it is\n#### 72"})
+    assert (row.ground_truth, row.marker) == ("72", "")
+    pasted = "first this and then that and then the other thing"
+    record = {"question": f"q? {pasted}\n#### 72", "answer": "72", "solution": f"{pasted}\n#### 72"}
+    assert read(record).message == "the prompt holds the reference solution"
+    assert read({"instruction": "a", "output": "#### 7", "ability": 7}).ability == ""

@@ -44,6 +44,7 @@ def test_a_marked_answer_is_read(text, marker, value):
         r"put it in \boxed{}",
         "<answer></answer>",
         "Final answer:",
+        "the box is full",
     ],
 )
 def test_what_is_no_marker_gives_nothing(text):

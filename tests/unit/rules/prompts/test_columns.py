@@ -90,3 +90,21 @@ def test_columns_hold_turns_only_where_there_are_several():
     assert columns.turns == [2, 1]
     assert columns.prompts() == [[("system", "s"), ("user", "q?")], [("user", "r?")]]
     assert columns_of([check({"question": "r?", "answer": "b"})]).prompts() == [[("user", "r?")]]
+
+
+def test_what_rows_have_besides_becomes_columns():
+    check = Adapter("auto", "d", True)
+    native = {"prompt": [{"role": "user", "content": "q?"}], "ability": "math", "extra_info": {"index": 3}}
+    row = check({**native, "reward_model": {"style": "model", "ground_truth": "5"}})
+    columns = columns_of([row, check({"question": "r?", "answer": "b"})])
+    assert (columns.abilities, columns.styles) == (["math", ""], ["model", ""])
+    assert columns.extras == [{"index": 3}, None]
+
+
+def test_records_of_several_shapes_go_one_by_one():
+    check = Adapter("auto", "d", True)
+    assert quick_columns([_qa("q?", "5", {}), {"question": "q?", "answer": "5", "id": 1}], "auto", "d", check) is None
+    assert quick_columns([_qa("q?", "5", {}), "text"], "auto", "d", check) is None
+    assert quick_columns([_qa("q?", 5, {})], "auto", "d", check) is None
+    assert quick_columns([_alpaca("", "5", {})], "auto", "d", check) is None
+    assert quick_columns([{"messages": [{"role": "user", "content": "a"}] * 2}], "auto", "d", check) is None

@@ -49,6 +49,9 @@ def test_columns_suspect_every_leak(text, truth):
         ("", "72"),
         ("#### true", True),
         ("#### x", ""),
+        ("#### x", None),
+        ("#### x", {"target": ["y", "z"]}),
+        ("#### x", []),
     ],
 )
 def test_what_only_looks_like_one_is_none(text, truth):
