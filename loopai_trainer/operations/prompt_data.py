@@ -211,7 +211,7 @@ class _Job:
         left_out = 0
         flags = bytearray(b"\1") * train.facts.usable
         if held.reused:
-            for row in _rows(rows_in(train, held)):
+            for row in rows_in(train, held):
                 flags[row] = 0
                 left_out += 1
             self._sentence = f"validation reused from the round before ({held.facts.path})"
@@ -272,7 +272,7 @@ class _Job:
             hint=hint,
             problems=self._tally.kept,
             details={
-                "counts": {where: vars_of(counts) for where, counts in self._counts().items()},
+                "counts": {where: _as_dict(counts) for where, counts in self._counts().items()},
                 "problem_counts": dict(self._tally.counts),
                 "report_path": self._run.data_report,
             },
@@ -377,16 +377,8 @@ class _Job:
         atomic.write_text(self._run.data_report, text)
 
 
-def vars_of(counts: Counts) -> dict[str, int]:
-    """Counts as JSON has them."""
+def _as_dict(counts: Counts) -> dict[str, int]:
     return {"input": counts.input, "usable": counts.usable, "rejected": counts.rejected}
-
-
-def _rows(mask: object) -> list[int]:
-    import pyarrow.compute
-
-    rows: list[int] = pyarrow.compute.indices_nonzero(mask).to_pylist()
-    return rows
 
 
 def _over_file(side: PromptSide, flags: bytearray) -> bytearray:

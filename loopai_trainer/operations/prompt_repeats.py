@@ -25,15 +25,14 @@ def report_repeats(side: PromptSide, tally: ProblemTally) -> int:
     """Warn of rows that repeat each other and of prompts with several answers; gives the number of surplus rows."""
     surplus, contradictions, duplicates = 0, 0, 0
     kept: list[tuple[int, splitting.Repeats]] = []
-    for number, group in enumerate(_groups(side)):
+    for group in _groups(side):
         answers = max(group.answers) + 1
         contradictions += answers > 1
         duplicates += answers < len(group.rows)
         surplus += len(group.rows) - answers
-        heapq.heappush(kept, (-group.rows[0], group._replace(rows=group.rows, answers=group.answers)))
+        heapq.heappush(kept, (-group.rows[0], group))  # no two groups have one first row
         if len(kept) > KEPT_PER_CODE * 2:
             heapq.heappop(kept)
-        del number
     shown = {"DUPLICATE_ROW": 0, "CONTRADICTION": 0}
     for _, group in sorted(kept, key=lambda one: -one[0]):
         for problem in _group_problems(side, group):
@@ -71,24 +70,22 @@ def _group_problems(side: PromptSide, group: splitting.Repeats) -> Iterator[Prob
         yield _problem(side, "CONTRADICTION", group.rows[0], message, "keep the right one")
 
 
-def rows_in(side: PromptSide, other: PromptSide) -> Any:
-    """Arrow mask: which rows of `side` have a prompt that stands in `other` too."""
-    return compute.is_in(_column(side.facts.prompts), value_set=_column(other.facts.prompts))
+def rows_in(side: PromptSide, other: PromptSide) -> list[int]:
+    """The rows of `side` whose prompt stands in `other` too, in order."""
+    return _shared(side.facts.prompts, other.facts.prompts)
+
+
+def _shared(prompts: array[int], others: array[int]) -> list[int]:
+    rows: list[int] = compute.indices_nonzero(compute.is_in(_column(prompts), value_set=_column(others))).to_pylist()
+    return rows
 
 
 def report_overlap(train: PromptSide, held: PromptSide, severity: Severity, tally: ProblemTally) -> int:
     """OVERLAP for each validation row whose prompt stands in the training data too; gives their number."""
-    at = compute.indices_nonzero(rows_in(held, train))
-    if not len(at):
-        return 0
-    earliest = at.slice(0, KEPT_PER_CODE).to_pylist()
+    at = rows_in(held, train)
+    earliest = at[:KEPT_PER_CODE]
     first: dict[int, int] = {}
-    shared = compute.indices_nonzero(
-        compute.is_in(
-            _column(train.facts.prompts), value_set=_column(array("Q", [held.facts.prompts[r] for r in earliest]))
-        )
-    )
-    for row in shared.to_pylist():
+    for row in _shared(train.facts.prompts, array("Q", [held.facts.prompts[row] for row in earliest])):
         first.setdefault(train.facts.prompts[row], row)
     pairs = [(first[held.facts.prompts[row]], row) for row in earliest]
     train_texts = _texts(train, [pair[0] for pair in pairs])
