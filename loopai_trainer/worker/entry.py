@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_FINISH_TRIES = 3
+
+
 class Arguments:
     """The words of the worker's command line, as worker.attach writes them."""
 
@@ -163,6 +166,7 @@ def _fail(run: RunDir, record: Record | None, error: Exception) -> None:
         return  # the next call finishes it from the files
     if isinstance(error, OSError) and atomic.means_full(error):
         error = refusal(run, error)
+    unforeseen = not isinstance(error, TrainerError)
     if not isinstance(error, TrainerError):
         error = TrainerError(
             f"the worker failed: {type(error).__name__}: {error}",
@@ -172,12 +176,30 @@ def _fail(run: RunDir, record: Record | None, error: Exception) -> None:
     if locks.held(run.training_lock):
         record.event("worker", str(record.state["status"]), error.message, error=error_json(error))
         return
+    if unforeseen and _leave_to_the_next(run, record, error):
+        return
     if record.state["status"] == "":
         record.state["status"] = "queued"
     try:
         conclude(run, record, short_result(record, "failed", error))
     except EndNotWritten as fault:
         tell(str(fault))
+
+
+def _leave_to_the_next(run: RunDir, record: Record, error: TrainerError) -> bool:
+    """Whether a training that has ended is left to the next worker, which the next call starts with fresh code.
+
+    A package that was upgraded under a run of days, or a fault in looking at results, must not make a good training
+    a failed one; the third worker that fails says so for good.
+    """
+    from loopai_trainer.worker.ending import error_json
+
+    failures = int(record.state.get("finish_failures") or 0) + 1
+    if not os.path.exists(run.launch_started) or failures >= _FINISH_TRIES:
+        return False
+    record.event("worker", str(record.state["status"]), error.message, error=error_json(error))
+    record.phase(str(record.state["phase"]), "the results will be looked at again", finish_failures=failures)
+    return True
 
 
 def detached(words: list[str]) -> int:

@@ -32,7 +32,7 @@ SIGINT, SIGQUIT and SIGTERM, which `nohup` or a shell's background job may have 
 _PIECE = 64 * 1024
 _PIPE_BYTES = 1024 * 1024
 _F_SETPIPE_SZ = 1031
-_SETTLE_S = 0.01
+_SETTLE_S = 0.05
 """Pause after a small read, so that a chatty training costs reads of many lines instead of one wake-up a line."""
 _RETRY_S = 1.0
 _RETRIES = 30

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from loopai_trainer.records import ApprovedPlan, Command
     from loopai_trainer.worker.watching import Watcher
 
-TICK_S = 0.2
 _START_PAUSE_S = 0.02
 
 
@@ -181,11 +180,12 @@ def _not_started(run: RunDir) -> TrainingFailed:
 def _watch(job: Job, started_at: float, *, adopted: bool = False) -> Ended:
     """Follow training to its end, whoever brings it about. `adopted`: another worker has written down the beginning."""
     from loopai_trainer.worker.disk_room import ExitWait, keep_room, note_full
+    from loopai_trainer.worker.pulse import Pulse
     from loopai_trainer.worker.stopping import stop_training, sweep
 
     run, record = job.run, job.record
     keep_room(run)
-    watcher, exit_wait = _watcher(job), ExitWait(run)
+    watcher, exit_wait, pulse = _watcher(job), ExitWait(run), Pulse(run)
     if adopted:
         watcher.take_up()
     ended = Ended(None, started_at)
@@ -210,7 +210,8 @@ def _watch(job: Job, started_at: float, *, adopted: bool = False) -> Ended:
             record.phase("stopping", ended.reason[1])
             ended.survivors = stop_training(run, record, GRACE_S)
             break
-        time.sleep(TICK_S)
+        pulse.wait()
+    pulse.close()
     ended.survivors = sweep(run, record)
     ended.ended_at = time.time()
     ended.exit_record = read_exit(run)

@@ -240,3 +240,32 @@ def test_a_lost_state_is_finished_under_its_own_attempt(inside):
     assert one.work("--finish") == 0
     assert (one.state["attempt"], one.state["current_step"]) == (4, 1)
     assert read_result(one.run)["attempt"] == 4
+
+
+def test_a_fault_in_finalising_does_not_cost_the_result(inside, monkeypatch):
+    """As when the package is upgraded under a run: the next worker, with fresh code, looks at the results again."""
+    one = inside(steps=2)
+
+    def broken(*args):
+        raise AttributeError("a name that the other version has")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("loopai_trainer.worker.results.finish_run", broken)
+        assert one.work() == 1
+    assert one.state["status"] == "finalizing"
+    assert not os.path.exists(one.run.result)
+    assert observe(one.run, holding_run_lock=True).verdict.action == "finish"
+    assert one.work("--finish") == 0
+    assert one.state["status"] == "completed"
+
+
+def test_the_third_fault_in_finalising_is_said_for_good(inside, monkeypatch):
+    one = inside(steps=2)
+
+    def broken(*args):
+        raise AttributeError("a fault of ours")
+
+    monkeypatch.setattr("loopai_trainer.worker.results.finish_run", broken)
+    assert [one.work(), one.work("--finish"), one.work("--finish")] == [1, 1, 1]
+    assert (one.state["status"], one.state["error"]["code"]) == ("failed", "WORKER_FAILED")
+    assert one.prepared.starts == 1
