@@ -10,11 +10,12 @@ import hashlib
 import io
 import itertools
 import json
+import operator
 import os
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +23,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
-from loopai_trainer.files import atomic
+from loopai_trainer.files import atomic, snapshot_items
 from loopai_trainer.records import InputFile, Row, Turn
 from loopai_trainer.rules.rows.columns import PLAIN_ROLES, Columns, columns_of
 
@@ -133,6 +134,10 @@ class SnapshotWriter:
             self._writer.write_table(pyarrow.concat_tables(self._tables).combine_chunks())
         self._tables, self._table_size = [], (0, 0)
 
+    def name_items(self, items: Iterable[int]) -> None:
+        """Say which items of the source list the rows were (1-based, ascending); all rows have to be there already."""
+        self._writer.add_key_value_metadata(snapshot_items.packed(items))
+
     def close(self) -> str:
         """Write what is left; gives the temporary path. The file still goes away with the context."""
         self._write_tables()
@@ -181,6 +186,10 @@ def split_snapshot(
             mask = pyarrow.array(map(bool, flags), pyarrow.bool_())
             held_out.add_table(table.filter(mask))
             kept.add_table(table.filter(pyarrow.compute.invert(mask)))
+    items = snapshot_items.read(path)
+    if items is not None:
+        held_out.name_items(itertools.compress(items, chosen))
+        kept.name_items(itertools.compress(items, map(operator.not_, chosen)))
     return lengths
 
 

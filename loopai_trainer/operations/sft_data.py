@@ -143,6 +143,8 @@ class _Job:
         writer = self._stack.enter_context(SnapshotWriter(self._run.prepared_data))
         one = RowPass(open_table(path), where, origin, self._tally, self._rejected)
         facts = one.run(self._backend, settings, writer, self._print_seed, tell)
+        if facts.by_item:
+            writer.name_items(map(facts.item_of, range(facts.usable)))
         if not facts.usable and not facts.refused:
             code, message = ("NO_USABLE_ROWS", f"none of {facts.input} rows can be trained on")
             hint = "mend the rows as the other findings say"

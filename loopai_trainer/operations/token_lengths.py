@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pyarrow
 
 from loopai_trainer.contract import Backend, RowMeter
-from loopai_trainer.files import snapshots
+from loopai_trainer.files import snapshot_items, snapshots
 from loopai_trainer.operations.data_report import histogram, length_stats
 from loopai_trainer.operations.problem_tally import ProblemTally
 from loopai_trainer.operations.row_pass import Split
@@ -50,12 +51,16 @@ class _Split:
 
 
 class _Source(NamedTuple):
-    """Where a split's rows came from, to name a row as a person knows it."""
+    """Where a split's rows came from, to name a row as a person knows it.
+
+    `items`: the item of the source list that each row was, if lines do not tell.
+    """
 
     where: Split
     path: str | None
     cutoff: int
     reversed: bool
+    items: Sequence[int] | None = None
 
     def problem(self, row: Row, code: str, message: str, hint: str) -> Problem:
         by_row = (self.path or "").lower().endswith(".parquet")
@@ -130,12 +135,14 @@ def _measure_split(
     tell: Callable[[float], None] | None,
 ) -> None:
     wanted = min(one.rows, limits.length_sample or one.rows)
+    source = source._replace(items=snapshot_items.read(path))
+    indices = sample(one.rows, limits.length_sample)
     for rows in snapshots.rows_in_order(path, sample(one.rows, limits.length_sample)):
-        for row, length in zip(rows, meter(rows), strict=True):
+        for row, length, index in zip(rows, meter(rows), itertools.islice(indices, len(rows)), strict=True):
             one.measured += 1
             one.estimated += not length.exact
             one.lengths[length.tokens] += 1
-            lost = list(_losses(row, length, source))
+            lost = list(_losses(row, length, source, index))
             one.cut += bool(lost)
             for problem in lost:
                 one.lost[problem.code] += 1
@@ -144,22 +151,23 @@ def _measure_split(
             tell(one.measured / wanted)
 
 
-def _losses(row: Row, length: RowLength, source: _Source) -> Iterator[Problem]:
-    """What a row loses, one problem for each kind."""
+def _losses(row: Row, length: RowLength, source: _Source, index: int) -> Iterator[Problem]:
+    """What a row loses, one problem for each kind. `index`: of the row in its snapshot, 0-based."""
+    item = f"item {source.items[index]} of the list: " if source.items is not None else ""
     about = f"the row has {length.tokens} tokens, cutoff_len is {source.cutoff}"
     hint = "raise cutoff_len, or shorten the row or leave it out"
     if length.prompt_lost:
         text = (
             f"the question loses its last {length.prompt_lost} tokens, and its answer is trained all the same: {about}"
         )
-        yield source.problem(row, "PROMPT_CUT", text, hint)
+        yield source.problem(row, "PROMPT_CUT", item + text, hint)
     if length.answer_lost:
         text = f"the answer loses its last {length.answer_lost} tokens, its end token among them: {about}"
-        yield source.problem(row, "ANSWER_CUT", text, hint)
+        yield source.problem(row, "ANSWER_CUT", item + text, hint)
     if length.turns_lost:
         pairs, which = len(row.messages) // 2, "first" if source.reversed else "last"
         text = f"the {which} {length.turns_lost} of {pairs} questions with their answers are left out: {about}"
-        yield source.problem(row, "TURNS_CUT", text, hint)
+        yield source.problem(row, "TURNS_CUT", item + text, hint)
 
 
 def _over_limit(one: _Split, limits: LengthLimits, cutoff: int) -> Problem | None:

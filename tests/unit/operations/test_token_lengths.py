@@ -136,6 +136,23 @@ def test_rows_of_parquet_are_named_by_row(place):
     assert "row 1: the question loses" in report(place)
 
 
+@pytest.mark.parametrize("split", [False, True])
+def test_items_that_stand_on_one_line_are_named_by_their_number(place, split):
+    if not split:
+        without_split(place)
+    some = rows(8, 8)
+    some.insert(2, {"instruction": "q", "output": ""})
+    source = place.data.with_suffix(".json")
+    source.write_text(json.dumps(some), encoding="utf-8")
+    chosen = {"train_input_dataset_path": str(source), "bad_rows": "skip", "max_cut_share": 1.0}
+    warnings = place.prepare(["cutoff_len=64"], **chosen).data["warnings"]
+    cut = [warning for warning in warnings if warning["code"] == "PROMPT_CUT"]
+    assert {warning["line"] for warning in cut} == {1}
+    named = {f"item {number} of the list" for number in (1, 2, 4, 5, 6, 7, 8, 9)}
+    assert {warning["message"].partition(":")[0] for warning in cut} == named
+    assert {warning["where"] for warning in cut} == ({"train", "validation"} if split else {"train"})
+
+
 def test_a_sample_is_said_to_be_one(place):
     without_split(place)
     place.write_rows(rows(0, 40))
