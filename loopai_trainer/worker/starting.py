@@ -6,7 +6,6 @@ Light on purpose: all of this happens before training's exec.
 import os
 import sys
 
-from loopai_trainer import executors
 from loopai_trainer.errors import PlanChanged, TrainingFailed
 from loopai_trainer.files import atomic
 from loopai_trainer.host import locks
@@ -50,6 +49,8 @@ class StartRequest:
 
 def start_worker(run: "RunDir", lock_fd: int, request: StartRequest, mode: str) -> int | None:
     """Start the worker with run.lock's `lock_fd`; returns its pid if it is this process's child, to be reaped."""
+    from loopai_trainer import executors  # the worker, which reads its words here, starts none
+
     executor = executors.get(request.executor)
     plan_fd = _anonymous_file(request.config)
     try:
