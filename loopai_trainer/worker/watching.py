@@ -14,6 +14,7 @@ from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import processes
 from loopai_trainer.records import LaunchPaths, LogFact, MetricRow, Plan
+from loopai_trainer.worker.launching import LOG_FILES
 from loopai_trainer.worker.observe import members_text, read_started
 from loopai_trainer.worker.record import Record, tell
 from loopai_trainer.worker.sieve import marked_lines, wanted_marks
@@ -153,7 +154,17 @@ class Watcher:
         return [f"{message} (said of {count} steps)" for count, message in self._remarks.values()]
 
     def take_up(self) -> None:
-        """Go on after another worker: training's metrics are read from their beginning, known rows are not repeated."""
+        """Go on after another worker: training's metrics are read from their beginning, known rows are not repeated.
+
+        If its record was lost, the numbers of examples are looked for in the rotated logs too.
+        """
+        for number in range(LOG_FILES, 0, -1):
+            if self.unsaid:
+                older = Tail(f"{self.run.train_log}.{number}")
+                older.may_skip = False
+                while self._read_log_piece(older):
+                    pass
+                older.close()
         try:
             with open(self.run.metric_rows, "rb") as file:
                 data = file.read()
@@ -252,7 +263,7 @@ class Watcher:
             self._log.skip()
             return
         for _ in range(1 if self._log.may_skip else _HURRY_PIECES):
-            if not self._read_log_piece():
+            if not self._read_log_piece(self._log):
                 return
 
     def _wanted(self) -> list[str]:
@@ -261,8 +272,8 @@ class Watcher:
         steps = [] if self.record.state.get("total_steps") else ["total_steps"]
         return [*self.unsaid, *phase, *steps]
 
-    def _read_log_piece(self) -> bool:
-        block = self._log.block()
+    def _read_log_piece(self, log: Tail) -> bool:
+        block = log.block()
         if not block:
             return False
         phase_lines: list[bytes] = []

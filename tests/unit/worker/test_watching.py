@@ -266,3 +266,14 @@ def test_skipping_a_file_that_is_not_there(tmp_path):
     tail = Tail(str(tmp_path / "absent"))
     tail.skip()
     assert tail.lines() == []
+
+
+def test_a_lost_record_is_made_good_from_the_rotated_logs(watched):
+    for number, text in ((2, "phase loading_data\nexamples 8\n"), (1, "noise\n" * 300_000)):
+        Path(f"{watched.run.train_log}.{number}").write_text(text)
+    watched.log("noise\n")
+    second = watched.again()
+    assert second.unsaid == ["train_examples"]
+    second.take_up()
+    assert second.unsaid == []
+    second.finish()
