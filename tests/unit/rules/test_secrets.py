@@ -113,6 +113,7 @@ def test_values_of_the_environments_secrets():
     hidden = secrets.environment_values(environ)
     assert hidden == ("correct-horse-battery", "correct-horse")
     assert secrets.redacted("a correct-horse-battery, a correct-horse", hidden) == "a [redacted], a [redacted]"
+    assert secrets.redacted("nothing of the kind", hidden) == "nothing of the kind"
     assert [key for key, _ in secrets.found({"a": "is correct-horse"}, hidden)] == ["a"]
     assert "correct" not in repr(list(secrets.found({"a": "is correct-horse"}, hidden)))
 

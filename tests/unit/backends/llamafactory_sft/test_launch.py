@@ -7,8 +7,8 @@ from fakes.sft_plans import make_paths, make_plan
 
 from loopai_trainer.backends.llamafactory_sft import launch as launches
 from loopai_trainer.backends.llamafactory_sft.launch import build_launch, launch_problems
-from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules import host_env, yaml_text
+from loopai_trainer.rules import plan as plans
 
 CASES = Path(__file__).parents[3] / "cases" / "config"
 
