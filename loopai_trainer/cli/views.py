@@ -173,6 +173,8 @@ def _run(out: Console, data: Mapping[str, Any], message: str) -> None:
         out.print(escape(str(result["curve"])))
     if result.get("report_path"):
         out.print(f"report: {escape(str(result['report_path']))}")
+    if result.get("page_path"):
+        out.print(f"page:   {escape(str(result['page_path']))}")
 
 
 _RUN_ROWS = (

@@ -116,4 +116,5 @@ class RunDir:
     export_log = _Place("export.log")
     report = _Place("training_report.md")
     picture = _Place("loss.png")
+    page = _Place("report.html")
     result = _Place("worker_result.json")

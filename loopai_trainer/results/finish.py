@@ -62,8 +62,9 @@ def finish(
 ) -> dict[str, Any]:
     """The content of worker_result.json (interface section 5, final `run-prepared` data), strict JSON.
 
-    Writes metrics/metrics.json (SFT), loss.png and training_report.md on the way; if one of them cannot be written
-    (disk full), that is a warning, not the run's failure. A failed export is `result.export: failed`, no failed run.
+    Writes metrics/metrics.json (SFT), loss.png, training_report.md and report.html on the way; if one of them cannot
+    be written (disk full), that is a warning, not the run's failure. A failed export is `result.export: failed`, no
+    failed run.
     """
     analysis, rule_error = _analysis(run, plan, backend)
     evidence = Evidence(
@@ -228,7 +229,8 @@ def _write_files(
     """Write what stands beside the result; returns the keys that name it."""
     drawn = points.curves(analysis.rows)
     text = curve.draw(drawn)
-    told: dict[str, Any] = {"curve": text, "picture": "none", "picture_path": None, "report_path": None}
+    told: dict[str, Any] = {"curve": text, "picture": "none", "page": "none"}
+    told |= {"picture_path": None, "report_path": None, "page_path": None}
     try:
         if plan.stage == "sft":
             atomic.make_private_dir(run.metrics)
@@ -240,10 +242,18 @@ def _write_files(
         page = report.Report(plan, analysis, ending, status, error, backend.summary(plan), text, told["picture"])
         atomic.write_text(run.report, report.render(page))
         told["report_path"] = run.report
+        told["page"] = _write_page(run, page)
+        told["page_path"] = run.page if os.path.isfile(run.page) else None
     except OSError as fault:
         _log.warning("the report could not be written: %s", fault)
         told["write_error"] = str(fault)
     return told
+
+
+def _write_page(run: RunDir, page: report.Report) -> str:
+    from loopai_trainer.results import run_page  # drawing for a browser is loaded once training is over
+
+    return run_page.write(run, page)
 
 
 def _finite(value: float | None) -> float | None:

@@ -121,14 +121,22 @@ def _checkpoints(analysis: Analysis) -> str:
 def _metrics(rows: Sequence[MetricRow]) -> str:
     if not rows:
         return "## Metrics\n\nTraining logged none."
+    head, body, note = metric_table(rows)
+    return f"## Metrics\n\n{table(head, body)}" + (f"\n\n{note}" if note else "")
+
+
+def metric_table(rows: Sequence[MetricRow]) -> tuple[tuple[str, ...], list[tuple[object, ...]], str]:
+    """(column names, cells of at most METRIC_ROWS rows, what was left out) of the metrics that matter most."""
     shown = evenly(rows, METRIC_ROWS)
     names = {name for row in shown for name in row.values if name != PLANNED}
     ordered = [name for name in _FIRST_COLUMNS if name in names]
     ordered += sorted(names - set(ordered), key=lambda name: (*(not name.startswith(x) for x in _NEXT_COLUMNS), name))
     ordered = ordered[:_COLUMNS]
-    body = [(row.step, row.kind, *(_number(row.values.get(name)) for name in ordered)) for row in shown]
-    note = f"\n\n{len(shown)} of {len(rows)} rows; all are in metrics/metrics.jsonl." if len(shown) < len(rows) else ""
-    return f"## Metrics\n\n{table(('step', 'kind', *ordered), body)}{note}"
+    body: list[tuple[object, ...]] = [
+        (row.step, row.kind, *(_number(row.values.get(name)) for name in ordered)) for row in shown
+    ]
+    note = f"{len(shown)} of {len(rows)} rows; all are in metrics/metrics.jsonl." if len(shown) < len(rows) else ""
+    return ("step", "kind", *ordered), body, note
 
 
 def _data(plan: Plan) -> str:

@@ -18,6 +18,7 @@ RECORDS = (
     "worker_result.json",
     "worker.log",
     "training_report.md",
+    "report.html",
     "launch/request.json",
 )
 

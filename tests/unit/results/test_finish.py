@@ -12,7 +12,7 @@ from loopai_trainer import backends
 from loopai_trainer.errors import InputChanged
 from loopai_trainer.records import Problem
 from loopai_trainer.results import finish as finishing
-from loopai_trainer.results import picture
+from loopai_trainer.results import page_curves, picture
 from loopai_trainer.results.finish import finish, log_tail, step_losses
 
 CASES = Path(__file__).parents[2] / "cases" / "results"
@@ -26,8 +26,9 @@ def finished(tmp_path):
 
 @pytest.fixture(autouse=True)
 def no_drawing(monkeypatch):
-    """A picture costs half a second; one test draws it."""
+    """A picture and a page's curves cost half a second each; one test draws them."""
     monkeypatch.setattr(picture, "draw", _not_installed)
+    monkeypatch.setattr(page_curves, "drawing", lambda *_: None)
 
 
 def _not_installed(*_):
@@ -70,11 +71,21 @@ class TestCompleted:
         assert document["task_info"]["start_time"] == "1970-01-01T00:16:40Z"
         assert document["metrics"][0] == {"step": 5, "loss": 2.0, "lr": 1e-5, "epoch": 0.125}
         assert (finished.path / "loss.png").is_file()
+        assert result["result"]["page"] == "curves by Bokeh"
+        assert result["result"]["page_path"] == str(finished.path / "report.html")
+        assert (finished.path / "report.html").stat().st_mode & 0o777 == 0o600
         report = (finished.path / "training_report.md").read_text()
         assert result["result"]["report_path"] == str(finished.path / "training_report.md")
         for text in ("checkpoint-30 (chosen)", "completed", "learning_rate", "eval_loss", "```text", "| train | 90 |"):
             assert text in report
         assert (finished.path / "training_report.md").stat().st_mode & 0o777 == 0o600
+
+    def test_a_page_that_cannot_be_written_is_no_failure_of_the_run(self, finished):
+        (finished.path / "report.html").mkdir()
+        result = result_of(finished)
+        assert (result["status"], result["result"]["page_path"]) == ("completed", None)
+        assert "report.html" in result["result"]["write_error"]
+        assert result["result"]["report_path"]
 
     def test_a_second_call_gives_the_same(self, finished):
         first = result_of(finished)
