@@ -19,6 +19,9 @@ def command(
         list[str],
         typer.Argument(metavar="VERSION...", help="Version ids, prefixes or run directories.", show_default=False),
     ],
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Write a page with all of it and the curves.")
+    ] = None,
     output_dir: options.OutputDir = None,
     task_id: options.TaskId = None,
     json: options.Json = False,
@@ -31,4 +34,4 @@ def command(
 
     output = Output(json=json, no_color=no_color, quiet=quiet)
     scope = Scope(os.environ, output_dir, task_id)
-    raise typer.Exit(finish(NAME, output, lambda: compare(versions, scope)))
+    raise typer.Exit(finish(NAME, output, lambda: compare(versions, scope, html)))

@@ -28,6 +28,8 @@ def view(out: Console, data: Mapping[str, Any], message: str) -> None:
             escape(str(error).splitlines()[0]) if error else "",
         )
     out.print(rows, soft_wrap=False)
+    if data["page_path"]:
+        out.print(f"page: {escape(data['page_path'])}")
     if not data["config_differences"]:
         out.print("\nthe plans do not differ")
         return

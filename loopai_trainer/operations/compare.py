@@ -2,47 +2,57 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopai_trainer.errors import TrainerError, UsageError
-from loopai_trainer.files import result_file
+from loopai_trainer.files import atomic, result_file
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations import targets
 from loopai_trainer.operations.analyze import analyze
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.status import describe
-from loopai_trainer.rules import dotted
+from loopai_trainer.records import MetricRow
+from loopai_trainer.rules import dotted, secrets
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.worker.observe import observe
 
 _NOT_COMPARED = ("output_dir", "dataset_dir", "trainer.default_local_dir", "trainer.rollout_data_dir")
 """Native keys that differ in any two runs because they name the run's own folders."""
 
+_PAGE_START = b"<!doctype html"
 
-def compare(versions: Sequence[str], scope: targets.Scope) -> Answer:
+
+def compare(versions: Sequence[str], scope: targets.Scope, page_path: str | None = None) -> Answer:
     """The runs in order of merit where they can be ranked, else as they were named, and why not.
 
-    Raises UsageError for fewer than two versions or one twice, NotFound for an unknown one.
+    `page_path`: a file that gets all of it as an HTML page. Raises UsageError for fewer than two versions or one twice,
+    or a file that is no such page already; NotFound for an unknown version.
     """
+    if page_path is not None:
+        _refuse_other_files(page_path)
     runs = [targets.find(version, scope) for version in versions]
     if len(runs) < 2:
         raise UsageError("compare needs two runs or more", hint="name them by version id; see `trainer list`")
     twice = next((run for run in runs if sum(run.path == other.path for other in runs) > 1), None)
     if twice is not None:
         raise UsageError(f"{twice.version_id} is named twice", hint="name each run once")
-    rows = [_row(run) for run in runs]
-    metric, mode, why_not = _ranking(rows)
+    looked = [_look(run) for run in runs]
+    metric, mode, why_not = _ranking([row for row, _ in looked])
     if metric:
-        rows = sorted(rows, key=lambda row: _merit(row, mode))
+        looked = sorted(looked, key=lambda one: _merit(one[0], mode))
     data = {
         "metric": metric,
         "mode": mode,
         "not_ranked": why_not or None,
-        "runs": rows,
+        "runs": [row for row, _ in looked],
         "config_differences": differences(runs),
+        "page_path": None if page_path is None else os.path.abspath(page_path),
     }
     message = f"ranked by {metric} ({mode})" if metric else f"not ranked: {why_not}"
+    if page_path is not None:
+        _write_page(page_path, [metrics for _, metrics in looked], data, message, scope)
     return Answer("compare", data, message=message)
 
 
@@ -61,7 +71,8 @@ def differences(runs: Sequence[RunDir]) -> list[dict[str, Any]]:
     return told
 
 
-def _row(run: RunDir) -> dict[str, Any]:
+def _look(run: RunDir) -> tuple[dict[str, Any], list[MetricRow]]:
+    """(the run's row, its metric rows)."""
     seen = observe(run)
     status = describe(run, seen)
     result = result_file.read(run) or {}
@@ -80,15 +91,47 @@ def _row(run: RunDir) -> dict[str, Any]:
     try:
         found = analyze(run.path)
     except TrainerError:
-        return row  # nothing was trained yet: its status says so
+        return row, []  # nothing was trained yet: its status says so
     summary = found["summary"]
-    return row | {
+    told = {
         "best_metric": summary["best_metric"],
         "best_checkpoint_name": summary["best_checkpoint_name"],
         "best_step": (found["best_checkpoint"] or {}).get("step"),
         "checkpoint_count": summary["checkpoint_count"],
         "metric_count": summary["metric_count"],
     }
+    return row | told, [_metric_row(one) for one in found["metrics"]]
+
+
+def _metric_row(one: Mapping[str, Any]) -> MetricRow:
+    values = {name: value for name, value in one["values"].items() if value is not None}
+    return MetricRow(one["step"], one["kind"], values, one["attempt"])
+
+
+def _refuse_other_files(path: str) -> None:
+    """A page may be written again; any other file that is there is somebody's work, a run's YAML perhaps."""
+    try:
+        with open(path, "rb") as file:
+            is_page = file.read(len(_PAGE_START)).lower() == _PAGE_START
+    except FileNotFoundError:
+        return
+    except OSError as fault:
+        raise UsageError(f"{path} cannot be written: {fault.strerror}", hint="name another file with --html") from None
+    if not is_page:
+        raise UsageError(f"{path} is there already and is no HTML page", hint="name another file with --html")
+
+
+def _write_page(
+    path: str, metrics: Sequence[Sequence[MetricRow]], data: Mapping[str, Any], message: str, scope: targets.Scope
+) -> None:
+    from loopai_trainer.results import comparison_page  # most calls write no page
+
+    clean = secrets.redacted_value(dict(data), secrets.environment_values(scope.environ))
+    runs = [comparison_page.Compared(row, rows) for row, rows in zip(clean["runs"], metrics, strict=True)]
+    try:
+        atomic.write_text(os.path.abspath(path), comparison_page.render(runs, message, clean["config_differences"]))
+    except OSError as fault:
+        raise UsageError(f"{path} cannot be written: {fault.strerror}", hint="name another file with --html") from None
 
 
 def _ranking(rows: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None, str]:

@@ -30,9 +30,12 @@ _LINES = 8
 _COLOURS = ("#2f7fd6", "#e0632f", "#2a9d6f", "#a066d3", "#c9932c", "#d9538f", "#3aa6b9", "#8b8f3a")
 """Told apart, and read, on a light and on a dark ground."""
 _DASHES = ("solid", "dashed", "dotdash")
-_FEW_POINTS = 60
+_FEW_POINTS = 30
 _DECADES = 2.5
 _NAME_LENGTH = 60
+_NAMES_IN_A_ROW = 24
+"""Characters that fit side by side on a phone."""
+_LEGEND_ROW_PX = 23
 
 
 class Line(NamedTuple):
@@ -183,7 +186,9 @@ def _set_axes(plot: Any, *, log: bool, with_axis: bool) -> None:
     # Below the curve, so that it never lies on it.
     plot.center.remove(legend)
     plot.add_layout(legend, "below")
-    plot.legend.orientation = "horizontal" if sum(len(item.label.value) for item in legend.items) <= 40 else "vertical"
+    side_by_side = sum(len(item.label.value) for item in legend.items) <= _NAMES_IN_A_ROW
+    plot.legend.orientation = "horizontal" if side_by_side else "vertical"
+    plot.height += 0 if side_by_side else _LEGEND_ROW_PX * len(legend.items)
 
 
 def _spans_decades(panel: Panel) -> bool:

@@ -38,6 +38,22 @@ _APPROVAL = (
 )
 _APPROVER = (("user", "user"), ("uid", "uid"), ("host", "host"), ("terminal", "tty"), ("agents", "agent_variables"))
 
+DRAWN = escaped(
+    [
+        element("div", id=CURVES),
+        element(
+            "p",
+            "Point at a curve for its values; drag over a stretch to zoom in, the round arrow leads back; click a name "
+            "to hide its curve. All panels zoom together.",
+            class_="dim",
+        ),
+    ]
+)
+"""Where the curves are drawn into."""
+NOT_DRAWN = element(
+    "p", "Curves that can be hovered and zoomed need Bokeh: pip install 'loopai-trainer[plot]'.", class_="dim"
+)
+
 
 def write(run: RunDir, report: Report) -> str:
     """Write the page; returns what its curves are, or why there is none. Raises OSError."""
@@ -80,18 +96,13 @@ def heading(title: str, status: str) -> Html:
 def curves(drawn: Drawing | None, text: str, picture: bytes | None = None) -> Html:
     """Where the curves are drawn; without Bokeh the picture, else the curve as text."""
     if drawn is not None:
-        hint = (
-            "Point at a curve for its values; drag over a stretch to zoom in, the round arrow leads back; click a name "
-            "to hide its curve. All panels zoom together. A dashed upright line is the chosen checkpoint."
-        )
-        return escaped([element("div", id=CURVES), element("p", hint, class_="dim")])
+        return escaped([DRAWN, element("p", "The dashed upright line is the chosen checkpoint.", class_="dim")])
     if not picture and not text:
         return element("p", "Training logged no curve.")
-    missing = "Curves that can be hovered and zoomed need Bokeh: pip install 'loopai-trainer[plot]'."
     if picture:
         source = "data:image/png;base64," + base64.b64encode(picture).decode()
-        return escaped([image(source, "Loss by step"), element("p", missing, class_="dim")])
-    return escaped([element("pre", text), element("p", missing, class_="dim")])
+        return escaped([image(source, "Loss by step"), NOT_DRAWN])
+    return escaped([element("pre", text), NOT_DRAWN])
 
 
 def marks(chosen: Selection) -> list[int]:

@@ -84,3 +84,27 @@ def test_refusals(make, scope, words, error):
     make("a", [1.0])
     with pytest.raises(error):
         compared.compare(words, scope)
+
+
+def test_a_page_of_all_runs(make, scope, tmp_path):
+    make("a", [1.4, 1.1, 0.9, 1.0])
+    make("b", [1.4, 1.1, 0.7, 1.0], seed=1)
+    page = tmp_path / "page.html"
+    for _ in range(2):  # a page may be written again
+        answer = compared.compare(["a", "b"], scope, str(page))
+    assert answer.data["page_path"] == str(page)
+    text = page.read_text()
+    assert text.index("<td>b</td>") < text.index("<td>a</td>")
+    assert "b: eval_loss" in text
+    assert "<code>seed</code>" in text
+
+
+def test_no_other_file_becomes_a_page(make, scope, tmp_path):
+    config = make("a", [1.0]).config
+    make("b", [1.0])
+    before = Path(config).read_text()
+    for path in (config, str(tmp_path), str(tmp_path / "no" / "such" / "folder.html")):
+        with pytest.raises(UsageError) as caught:
+            compared.compare(["a", "b"], scope, path)
+        assert "--html" in caught.value.hint
+    assert Path(config).read_text() == before
