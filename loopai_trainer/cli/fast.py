@@ -1,7 +1,8 @@
-"""The entry point: answers `--version`, `status VERSION --json` and `run-prepared` without typer, all else with it.
+"""The entry point: answers `--version`, `status VERSION --json`, `list` and `run-prepared` without typer.
 
-Agents poll `status` and chain `run-prepared`; typer alone costs more CPU than they do. Only exact forms are taken here;
-anything else, every mistake included, goes to typer, which knows how to complain. A test holds the two paths together.
+Agents poll `status` and `list` and chain `run-prepared`; typer alone costs more CPU than they do. Only exact forms are
+taken here; anything else, every mistake included, goes to typer, which knows how to complain. A test holds the two
+paths together.
 """
 
 import sys
@@ -56,6 +57,11 @@ def _fast(words: "list[str]") -> int | None:
         switches = ("--json", "--no-color", "--quiet", "--verify-all")
         parsed = parse(words[1:], values=values, switches=switches)
         return _run_prepared(*parsed) if parsed else None
+    if words[:1] == ["list"]:
+        # With a name of its own in the place of the one positional argument, which `list` has not.
+        values = ("--limit", "--output-dir", "--task-id")
+        parsed = parse(["", *words[1:]], values=values, switches=("--json", "--no-color", "--quiet"))
+        return _list(parsed[1]) if parsed else None
     return None
 
 
@@ -101,6 +107,21 @@ def _status(version: str, flags: "dict[str, Any]") -> int:
 
     scope = Scope(os.environ, flags.get("--output-dir"), flags.get("--task-id"))
     return finish("status", Output(json=True), lambda: status(version, scope))
+
+
+def _list(flags: "dict[str, Any]") -> int | None:
+    import os
+
+    from loopai_trainer.cli.output import Output, finish
+    from loopai_trainer.operations.list import list_runs
+    from loopai_trainer.operations.targets import Scope
+
+    limit = flags.get("--limit", "50")
+    if not limit.isdecimal() or int(limit) < 1:
+        return None
+    output = Output(json="--json" in flags, no_color="--no-color" in flags, quiet="--quiet" in flags)
+    scope = Scope(os.environ, flags.get("--output-dir"), flags.get("--task-id"))
+    return finish("list", output, lambda: list_runs(scope, int(limit)))
 
 
 def _run_prepared(config: str, flags: "dict[str, Any]") -> int | None:

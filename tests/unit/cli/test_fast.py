@@ -41,6 +41,15 @@ def test_status_json(prepared, capsys, target, more):
     assert json.loads(first[1])["command"] == "status"
 
 
+@pytest.mark.parametrize("more", [(), ("--limit", "1"), ("--limit=3", "--task-id", "task"), ("--output-dir", "/nope")])
+@pytest.mark.parametrize("shown", [(), ("--json",), ("--no-color", "--quiet")])
+def test_list(prepared, capsys, monkeypatch, more, shown):
+    monkeypatch.setenv("OUTPUT_DIR", str(prepared.root / "outputs"))
+    first, second = both(["list", *more, *shown], capsys)
+    assert first == second
+    assert first[0] == (2 if "/nope" in more else 0)
+
+
 @pytest.mark.parametrize("json_flag", [(), ("--json",)])
 @pytest.mark.parametrize("sha256", ["0" * 64, "abc"])
 def test_run_prepared_refuses_alike(prepared, capsys, sha256, json_flag):
@@ -66,7 +75,10 @@ def test_run_prepared_refuses_alike(prepared, capsys, sha256, json_flag):
         ["status", "v1"],
         ["status", "--json"],
         ["status", "v1", "--json", "--help"],
-        ["list", "--json"],
+        ["list", "--json", "v1"],
+        ["list", "--limit", "0"],
+        ["list", "--limit", "many"],
+        ["list", "--help"],
         [],
         ["--version", "--json"],
     ],
