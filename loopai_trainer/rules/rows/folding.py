@@ -17,11 +17,13 @@ _FULL_WIDTH = (
     ("）", ")"),
     ("；", ";"),
     ("\u3000", " "),
+)
+"""What keeps nearly all Chinese text from being NFKC already, the most usual first: NFKC costs 20 times more."""
+_OTHER_WIDTH = (
     ("…", "..."),
     ("％", "%"),
     ("～", "~"),
 )
-"""What keeps nearly all Chinese text from being NFKC already, the most usual first: NFKC costs 20 times more."""
 _OTHER_BLANKS = "\t\r\v\f\x1c\x1d\x1e\x1f"
 """The blanks of ASCII beside space and line feed."""
 _FORMAT = re.compile(f"[{FORMAT_CHARACTERS}]")
@@ -77,9 +79,12 @@ def _fold_others(texts: list[str]) -> list[str]:
 
 def _usual(text: str) -> str | None:
     """The joined texts normalised, if that takes no more than usual and nothing in them is unseen."""
-    if not unicodedata.is_normalized("NFKC", text):
-        for wide, narrow in _FULL_WIDTH:
+    for pairs in (_FULL_WIDTH, _OTHER_WIDTH):
+        if unicodedata.is_normalized("NFKC", text):
+            break
+        for wide, narrow in pairs:
             text = text.replace(wide, narrow)
+    else:
         if not unicodedata.is_normalized("NFKC", text):
             return None
     return text if text.replace("\0", " ").isprintable() else None
@@ -103,7 +108,7 @@ def _no_runs(text: str) -> str:
 def _normalised(text: str) -> str:
     if unicodedata.is_normalized("NFKC", text):
         return text
-    for wide, narrow in _FULL_WIDTH:
+    for wide, narrow in (*_FULL_WIDTH, *_OTHER_WIDTH):
         if wide in text:
             text = text.replace(wide, narrow)
             if unicodedata.is_normalized("NFKC", text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import methodcaller
+from operator import itemgetter, methodcaller
 from typing import Any
 
 from loopai_trainer.records import Rejection, Remark
@@ -63,8 +63,11 @@ class Shapes:
         found = list(set(map(tuple, values)))
         if not all(self._of_keys(keys).clean for keys in found):
             return None
-        used = [name for name in self._optional if any(name in keys for keys in found)]
-        return found if all(_nothing_in(name, values) for name in used) else None
+        for name in self._optional:
+            having = [name in keys for keys in found]
+            if any(having) and not _nothing_in(name, values, everywhere=all(having)):
+                return None
+        return found
 
     def _of_keys(self, keys: tuple[str, ...]) -> Shape:
         shape = self._seen.get(keys)
@@ -93,8 +96,8 @@ class Shapes:
         return Shape(tuple(remarks), media, rivals, pairs, misspelt)
 
 
-def _nothing_in(name: str, values: Sequence[Any]) -> bool:
-    held = list(map(methodcaller("get", name), values))
+def _nothing_in(name: str, values: Sequence[Any], *, everywhere: bool) -> bool:
+    held = list(map(itemgetter(name) if everywhere else methodcaller("get", name), values))
     return not any(held) and (name != "system" or set(map(type, held)) <= _NO_SYSTEM)
 
 

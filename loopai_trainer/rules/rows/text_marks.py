@@ -31,7 +31,8 @@ The usual first ones, ASCII and Chinese, are asked for ahead: the long class cos
 
 
 _FIRST = itemgetter(0)
-_NOT_SURELY_SHOWN = re.compile("[^0-~\u3400-\u9fff]")
+_NOT_SURELY_SHOWN = re.compile("[^!-~\u2010-\u2027\u3001-\u3029\u3400-\u9fff\uff01-\uff5e]")
+"""ASCII, general punctuation, Chinese and its punctuation, and full-width forms always show."""
 
 
 def nothing_to_say(texts: list[str]) -> bool:

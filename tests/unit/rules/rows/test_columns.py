@@ -1,11 +1,13 @@
 """Rows judged many at a time get the verdicts that they get one by one."""
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loopai_trainer.records import Row
-from loopai_trainer.rules.rows import row_check_for
+from loopai_trainer.rules.rows import row_check_for, text_marks
 from loopai_trainer.rules.rows.columns import columns_of, plain_columns
 
 ALPACA = {"instruction": "q", "input": "", "output": "a"}
@@ -87,11 +89,11 @@ def test_rows_judged_together_get_the_verdicts_of_each_alone(case):
 @pytest.mark.parametrize("like", [ALPACA, SHAREGPT, MESSAGES])
 def test_plain_rows_are_judged_together(like):
     _, check = row_check_for([like])
-    many = [like, {**like, "id": 7}, {**like, "system": None, "tools": ""}]
+    many = [like, {**like, "id": 7}, {**like, "system": None, "tools": ""}, {**like, "tools": []}]
     columns = plain_columns(check, many)
     assert columns is not None
     assert rows_of(columns) == [check(row, line) for line, row in enumerate(many, 1)]
-    assert columns.characters() == [2, 2, 2]
+    assert columns.characters() == [2, 2, 2, 2]
     assert columns.single
 
 
@@ -146,3 +148,10 @@ def test_rows_become_columns_and_are_the_same_rows(parts):
 )
 def test_other_turns_are_not_plain(messages):
     assert not columns_of([Row(messages, "", "", 1)]).plain
+
+
+def test_no_character_that_surely_shows_is_one_that_shows_nothing():
+    shown = [one for one in map(chr, range(0x110000)) if not text_marks._NOT_SURELY_SHOWN.match(one)]
+    assert len(shown) > 27_000
+    assert not any(map(text_marks.is_blank, shown))
+    assert not any(unicodedata.category(one) in ("Cf", "Cc", "Cn", "Zs", "Mn") for one in shown)
