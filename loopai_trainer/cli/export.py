@@ -16,13 +16,15 @@ HELP = "Make a model folder of a finished run's checkpoint, and verify it."
 
 def command(
     version: options.Version,
-    step: Annotated[int | None, typer.Option(metavar="N", min=0, help="The checkpoint of that step, not the chosen one.")] = None,
+    step: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="The checkpoint of that step, not the chosen one.")
+    ] = None,
     output_dir: options.OutputDir = None,
     task_id: options.TaskId = None,
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
-) -> None:  # fmt: skip
+) -> None:
     """Parse; one operation; one view."""
     from loopai_trainer.operations.export import export
     from loopai_trainer.operations.targets import Scope

@@ -150,16 +150,28 @@ def _gather(
     settings, refusals = resolved.settings, _Refusals()
     template = refusals.collect(lambda: _checked_template(resolved, request, versions, begun.baseline))
     wanted = _validation_size(template, settings)
-    reading = tell(progress, "reading data")
-    data = refusals.collect(lambda: read_data(resolved, run, wanted, reading, begun.validation))
-    reserved = None if data is None else refusals.collect(lambda: resolved.backend.reserved(settings, data))
-    if reserved is not None and begun.validation and not inheritance.same_contract(begun, resolved, reserved):
-        # Rewards that mean something else: the last round's validation data no longer measure the same thing.
-        data = refusals.collect(lambda: read_data(resolved, run, wanted, reading))
+    data = refusals.collect(lambda: _data(resolved, run, wanted, tell(progress, "reading data"), begun))
     model = refusals.collect(lambda: model_input.read(settings, request.environ, tell(progress, "hashing the model")))
-    if template is None or data is None or model is None or reserved is None:
+    if template is None or data is None or model is None:
         raise refusals.merged()
-    return _Parts(template, data, model, reserved)
+    return _Parts(template, data[0], model, data[1])
+
+
+def _data(
+    resolved: sources.Resolved,
+    run: RunDir,
+    validation_size: float | int | None,
+    progress: sft_data.Progress | None,
+    begun: inheritance.Round,
+) -> tuple[DataReport, dict[str, Any]]:
+    """The data, and what the `loopai` block says because of them. Raises DataError, ConfigError."""
+    data = read_data(resolved, run, validation_size, progress, begun.validation)
+    reserved = resolved.backend.reserved(resolved.settings, data)
+    if begun.validation and not inheritance.same_contract(begun, resolved, reserved):
+        # Rewards that mean something else: the last round's validation data no longer measure the same thing.
+        data = read_data(resolved, run, validation_size, progress)
+        reserved = resolved.backend.reserved(resolved.settings, data)
+    return data, reserved
 
 
 def read_data(
