@@ -27,6 +27,7 @@ from loopai_trainer.cli import (
     setup,
     status,
     wait,
+    watch,
 )
 from loopai_trainer.cli import list as list_verb
 from loopai_trainer.cli import templates as templates_verb
@@ -69,7 +70,7 @@ def _main(
 
 
 _VERBS = (
-    prepare, inspect, diff, approve, run_prepared, wait, status, list_verb, logs, events, cancel, recover,
+    prepare, inspect, diff, approve, run_prepared, wait, status, watch, list_verb, logs, events, cancel, recover,
     analyze, compare, export, guide, setup, templates_verb,
 )  # fmt: skip
 

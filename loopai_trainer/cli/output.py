@@ -13,7 +13,7 @@ from loopai_trainer.operations.redaction import without_secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import TextIO
 
 
@@ -86,6 +86,15 @@ def _written(write: "Callable[[], object]", exit_code: int) -> int:
         with contextlib.suppress(OSError):
             sys.stderr.write(f"trainer: the answer could not be written: {error.strerror}\n")
         return exit_code or EXIT_UNEXPECTED
+
+
+@contextlib.contextmanager
+def gone_readers_are_no_failure() -> "Iterator[None]":
+    """For what prints as it goes: a reader (head, less) that has seen enough ends it, and that is all."""
+    try:
+        yield
+    except BrokenPipeError:
+        _drop_stdout()
 
 
 def _drop_stdout() -> None:

@@ -22,9 +22,13 @@ def command(
     quiet: options.Quiet = False,
 ) -> None:
     """Parse; one operation; one view."""
-    from loopai_trainer.operations.status import status
     from loopai_trainer.operations.targets import Scope
+
+    if json:
+        from loopai_trainer.operations.status import status as look
+    else:
+        from loopai_trainer.operations.watch import status_with_curve as look
 
     output = Output(json=json, no_color=no_color, quiet=quiet)
     scope = Scope(os.environ, output_dir, task_id)
-    raise typer.Exit(finish(NAME, output, lambda: status(version, scope)))
+    raise typer.Exit(finish(NAME, output, lambda: look(version, scope)))

@@ -177,6 +177,17 @@ def _run(out: Console, data: Mapping[str, Any], message: str) -> None:
         out.print(f"page:   {escape(str(result['page_path']))}")
 
 
+def _status(out: Console, data: Mapping[str, Any], message: str) -> None:
+    from loopai_trainer.cli import progress, watch_view
+
+    _run(out, data, message)
+    if isinstance(data.get("eta_s"), int | float):
+        out.print(f"about {progress.duration_text(data['eta_s'])} left")
+    recent = data.get("recent")
+    if recent and not (data.get("result") or {}).get("curve"):
+        out.print(escape(watch_view.spark(recent["name"], recent["values"], out.width, out.encoding)))
+
+
 _RUN_ROWS = (
     "trainer_version_id",
     "task_id",
@@ -255,7 +266,7 @@ _VIEWS: Mapping[str, Callable[[Console, Mapping[str, Any], str], None]] = {
     "diff": approval_view.diff,
     "run-prepared": _run,
     "wait": _run,
-    "status": _run,
+    "status": _status,
     "cancel": _run,
     "recover": _run,
     "list": _list,

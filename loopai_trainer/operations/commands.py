@@ -33,6 +33,11 @@ def status(run_path: str) -> str:
     return shlex.join(["trainer", "status", run_path])
 
 
+def watch(run_path: str) -> str:
+    """Shows a run live."""
+    return shlex.join(["trainer", "watch", run_path])
+
+
 def logs(run_path: str) -> str:
     """Shows what training printed."""
     return shlex.join(["trainer", "logs", run_path])

@@ -28,7 +28,7 @@ def draw(curves: Mapping[str, Points], *, width: int = MAX_WIDTH, height: int = 
     finite = {name: points for name, points in finite.items() if points}
     if not finite:
         return ""
-    plain = not _can_show("┌⣿▁", encoding)
+    plain = not can_show("┌⣿▁", encoding)
     markers = _ASCII_MARKERS if plain else _MARKERS
     chosen = {name: markers[index % len(markers)] for index, name in enumerate(finite)}
     width = max(30, min(width, MAX_WIDTH))
@@ -41,7 +41,7 @@ def draw(curves: Mapping[str, Points], *, width: int = MAX_WIDTH, height: int = 
 def sparkline(values: Iterable[float], width: int = 40, encoding: str = "utf-8") -> str:
     """The values as one line of at most `width` bars; a non-finite value is a '!'."""
     told = list(values)
-    bars = _BARS if _can_show(_BARS, encoding) else _ASCII_BARS
+    bars = _BARS if can_show(_BARS, encoding) else _ASCII_BARS
     if len(told) > width:
         told = [told[(index * (len(told) - 1)) // max(1, width - 1)] for index in range(width)]
     finite = [value for value in told if math.isfinite(value)]
@@ -111,7 +111,8 @@ def _finite(points: Points) -> list[tuple[int, float]]:
     return [(step, value) for step, value in points if math.isfinite(value) and abs(value) < 1e100]
 
 
-def _can_show(text: str, encoding: str) -> bool:
+def can_show(text: str, encoding: str) -> bool:
+    """Whether a stream of that encoding can show the text."""
     try:
         text.encode(encoding)
     except (UnicodeEncodeError, LookupError):

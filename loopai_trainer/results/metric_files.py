@@ -49,7 +49,7 @@ def training_rows(path: str, read_metrics: ReadMetrics, attempt: int | None = No
 
 def normalised_rows(path: str) -> list[MetricRow]:
     """Rows of our `metrics/metrics.jsonl` (interface section 3); null there is a value that was not finite."""
-    return [row for lines in line_blocks(path) for line in lines if (row := _normalised(_object(line))) is not None]
+    return [row for lines in line_blocks(path) for line in lines if (row := normalised_row(_object(line))) is not None]
 
 
 def legacy_rows(path: str) -> list[MetricRow]:
@@ -118,7 +118,8 @@ def _read_one(line: bytes, read_metrics: ReadMetrics) -> list[MetricRow]:
         return []
 
 
-def _normalised(entry: dict[str, Any] | None) -> MetricRow | None:
+def normalised_row(entry: dict[str, Any] | None) -> MetricRow | None:
+    """The row of one parsed line of `metrics/metrics.jsonl`; None if it is none."""
     if entry is None:
         return None
     step, values = _whole(entry.get("step")), entry.get("values")

@@ -18,7 +18,13 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) { *handle = (vo
 int nvmlDeviceGetName(void *handle, char *name, unsigned length) { strncpy(name, "Fake GPU", length); return 0; }
 int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned length) {
   strncpy(uuid, (long)handle == 1 ? "GPU-11aa-22" : "GPU-33bb-44", length); return 0; }
-int nvmlDeviceGetMemoryInfo(void *handle, struct memory *memory) { memory->total = 85899345920ULL; return 0; }
+int nvmlDeviceGetMemoryInfo(void *handle, struct memory *memory) { memory->total = 85899345920ULL;
+  memory->used = 1073741824ULL * (long)handle; return 0; }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
+  *handle = (void *)(long)(strstr(uuid, "11aa") ? 1 : strstr(uuid, "MIG") ? 3 : 2); return strstr(uuid, "none") ? 6 : 0; }
+struct utilization { unsigned gpu, memory; };
+int nvmlDeviceGetUtilizationRates(void *handle, struct utilization *use) {
+  use->gpu = 40 + (long)handle; return (long)handle == 3 ? 3 : 0; }
 """
 
 

@@ -67,6 +67,15 @@ class Terminal:
         """What a person types, with its newline."""
         os.write(self._master, text.encode())
 
+    def resize(self, columns: int, rows: int = 24) -> None:
+        """The terminal becomes that large; what was seen before is forgotten."""
+        self.seen = ""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def signal(self, number: int) -> None:
+        """Send the program a signal."""
+        self._process.send_signal(number)
+
     def end(self) -> tuple[int, str]:
         """(exit code, all that was seen)."""
         self._read_until(lambda: self._process.poll() is not None)
