@@ -52,7 +52,8 @@ class Adapter:
         return self._read[name](record)
 
     def _native(self, record: dict[str, Any]) -> PromptRow | Rejection:
-        turns = turns_of(record.get("prompt"), "prompt")
+        # A native file is used as it is, and a chat template gets the very names that stand in it.
+        turns = turns_of(record.get("prompt"), "prompt", as_written=self._name == "native")
         if isinstance(turns, Rejection):
             return turns
         reward = record.get("reward_model")

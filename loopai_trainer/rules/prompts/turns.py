@@ -7,12 +7,17 @@ from loopai_trainer.rules.prompts.prompt_row import ROLES
 from loopai_trainer.rules.rows.tool_json import kind_name
 
 _SHAREGPT = {"human": "user", "gpt": "assistant", "observation": "tool"}
+_KEYS = (("role", "from"), ("content", "value"))
+_CONVERTED = "; ShareGPT's names are converted with --data-adapter messages"
 
 Turns = tuple[tuple[str, str], ...]
 
 
-def turns_of(value: object, field: str) -> Turns | Rejection:
-    """(role, content) of each turn of a list; a null key counts as one that is not there."""
+def turns_of(value: object, field: str, *, as_written: bool = False) -> Turns | Rejection:
+    """(role, content) of each turn of a list; a null key counts as one that is not there.
+
+    `as_written`: the turns are not written anew, so that only {role, content} with known roles will do.
+    """
     if value is None:
         return Rejection("PROMPT_MISSING", f"{field} is null or missing", "give the chat turns of the prompt", field)
     if isinstance(value, str):
@@ -28,7 +33,7 @@ def turns_of(value: object, field: str) -> Turns | Rejection:
         return Rejection("PROMPT_MISSING", f"{field} is an empty list", "give the chat turns of the prompt", field)
     result = []
     for number, item in enumerate(value):
-        turn = _turn(item, f"{field}[{number}]")
+        turn = _turn(item, f"{field}[{number}]", as_written)
         if isinstance(turn, Rejection):
             return turn
         result.append(turn)
@@ -50,16 +55,18 @@ def prompt_fault(turns: Turns, field: str) -> Rejection | None:
     return None
 
 
-def _turn(item: object, place: str) -> tuple[str, str] | Rejection:
+def _turn(item: object, place: str, as_written: bool) -> tuple[str, str] | Rejection:
     if not isinstance(item, dict):
         return Rejection("PROMPT_TYPE", f"{place} is {kind_name(item)}, not an object", "write {role, content}", place)
-    role = item.get("role", item.get("from"))
-    content = item.get("content", item.get("value"))
+    role, content = (
+        item.get(name) if as_written or item.get(name) is not None else item.get(other) for name, other in _KEYS
+    )
     if not isinstance(role, str):
-        return Rejection("ROLE_INVALID", f"{place} has no role", "name the role of each turn", place)
-    known = _SHAREGPT.get(role, role)
+        hint = f"name the role of each turn{_CONVERTED if 'from' in item else ''}"
+        return Rejection("ROLE_INVALID", f"{place} has no role", hint, place)
+    known = role if as_written else _SHAREGPT.get(role, role)
     if known not in ROLES:
-        hint = f"known are {', '.join(sorted(ROLES))}"
+        hint = f"known are {', '.join(sorted(ROLES))}{_CONVERTED if role in _SHAREGPT else ''}"
         return Rejection(
             "ROLE_INVALID", f"{place} has the role {role[:40]!r}, which no chat template knows", hint, place
         )

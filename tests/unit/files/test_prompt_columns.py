@@ -23,7 +23,7 @@ SCHEMA = pyarrow.schema(
 
 _turn = st.none() | st.fixed_dictionaries(
     {
-        "role": st.sampled_from(["user", "user", "user", "system", "assistant", "tool", "bot", None]),
+        "role": st.sampled_from(["user", "user", "user", "system", "assistant", "tool", "human", "bot", None]),
         "content": st.sampled_from(["q?", "q  ？\n", "é", "", " \n", "\u3000", "#### 5", "\\boxed{5}", "####", None]),
     }
 )
@@ -72,6 +72,7 @@ def test_ordinary_rows_are_not_suspected():
         [{key: value for key, value in native_row(1).items() if key != "data_source"}],
         [{**native_row(1), "extra_info": "text"}],
         [{**native_row(1), "data_source": 7}],
+        [{**native_row(1), "prompt": [{"from": "human", "value": "q?"}]}],
     ],
 )
 def test_columns_of_other_types_are_looked_at_row_by_row(rows):

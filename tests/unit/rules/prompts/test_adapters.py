@@ -232,3 +232,28 @@ def test_a_field_and_a_marked_solution_that_agree_are_one_answer():
     record = {"question": f"q? {pasted}\n#### 72", "answer": "72", "solution": f"{pasted}\n#### 72"}
     assert read(record).message == "the prompt holds the reference solution"
     assert read({"instruction": "a", "output": "#### 7", "ability": 7}).ability == ""
+
+
+@pytest.mark.parametrize(
+    "turn", [{"role": "human", "content": "a?"}, {"from": "human", "value": "a?"}, {"role": None, "from": "user"}]
+)
+def test_a_native_file_is_used_as_it_is_so_that_sharegpt_s_names_will_not_do(turn):
+    refused = read({**NATIVE, "prompt": [turn]}, "native")
+    assert isinstance(refused, Rejection)
+    assert refused.code == "ROLE_INVALID"
+    assert "--data-adapter messages" in refused.hint
+
+
+@pytest.mark.parametrize("adapter", ["auto", "messages"])
+@pytest.mark.parametrize(
+    "turn",
+    [
+        {"role": "human", "content": "a?"},
+        {"from": "human", "value": "a?"},
+        {"role": None, "content": None, "from": "human", "value": "a?"},
+    ],
+)
+def test_sharegpt_s_names_are_converted_where_rows_are_written_anew(adapter, turn):
+    row = read({**NATIVE, "prompt": [turn]}, adapter)
+    assert isinstance(row, PromptRow)
+    assert (row.messages, row.ground_truth) == ((("user", "a?"),), "72")
