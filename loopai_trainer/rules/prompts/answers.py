@@ -15,6 +15,7 @@ MISSING_WORDS = frozenset(("none", "null", "nan", "<na>"))
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 _FINAL = re.compile(r"(?:final answer(?: is)?|最终答案(?:是)?)[ \t]*[:：][ \t]*([^\n]+)", re.IGNORECASE)
 _BOX = re.compile(r"\\f?box(?:ed)?[ \t]*\{")
+_MARKERS = {"####": re.compile("####"), r"\boxed": _BOX, "<answer>": re.compile("<answer>", re.IGNORECASE)}
 _GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _MINUS = str.maketrans("\N{MINUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}", "--")
@@ -51,6 +52,11 @@ def marked_answer(text: str) -> Marked | Unclear | None:
         shown = " and ".join(repr(one.value[:40]) for one in values.values())
         return Unclear(f"its markers give different answers: {shown}")
     return marked[0]
+
+
+def unread_marker(text: str) -> str | None:
+    """A marker in a text of which `marked_answer` gave None: nothing stands behind it, or it stands inside a line."""
+    return next((marker for marker, pattern in _MARKERS.items() if pattern.search(text)), None)
 
 
 def _hashes(text: str) -> list[Marked | Unclear]:

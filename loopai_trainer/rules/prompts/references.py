@@ -13,6 +13,7 @@ from loopai_trainer.rules.prompts.answers import (
     is_missing,
     marked_answer,
     plain_number,
+    unread_marker,
 )
 from loopai_trainer.rules.prompts.records import SOLUTIONS, VERBATIM, reference_of, text_of
 from loopai_trainer.rules.rows.tool_json import kind_name
@@ -99,10 +100,19 @@ def _stated_text(name: str, text: str) -> Reference | Rejection:
         return Rejection("ANSWER_AMBIGUOUS", f"no answer can be relied on: in {name}, {marked.reason}", _MENDS, name)
     if marked is not None:
         return _tidied(marked.value, marked.marker, text if text.strip() != marked.value else "")
-    if name not in VERBATIM and not name.startswith("reward_model") and "\n" in text.strip():
+    text = text.strip()
+    if name in VERBATIM or name.startswith("reward_model"):
+        return _tidied(text, "", "")
+    marker = unread_marker(text)
+    if marker is not None:
+        message = (
+            f"{name} holds the marker {marker}, but no answer behind it (#### counts at the start of the last line)"
+        )
+        return Rejection("ANSWER_MISSING", message, _MENDS, name)
+    if "\n" in text:
         message = f"{name} is a text of several lines without an answer marker: which part is the answer?"
         return Rejection("ANSWER_MISSING", message, _MENDS, name)
-    return _tidied(text.strip(), "", "")
+    return _tidied(text, "", "")
 
 
 def _number(name: str, value: int | float) -> Reference | Rejection:

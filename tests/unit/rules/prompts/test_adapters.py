@@ -257,3 +257,21 @@ def test_sharegpt_s_names_are_converted_where_rows_are_written_anew(adapter, tur
     row = read({**NATIVE, "prompt": [turn]}, adapter)
     assert isinstance(row, PromptRow)
     assert (row.messages, row.ground_truth) == ((("user", "a?"),), "72")
+
+
+@pytest.mark.parametrize(
+    "answer", ["9 x 8 = 72 #### 72", "####", "9 x 8\n#### ", r"\boxed{}", "so <answer></answer>", "#### 72 is it"]
+)
+def test_a_marker_without_an_answer_behind_it_makes_no_answer_of_the_text_around(answer):
+    verdict = read({"question": "q?", "answer": answer})
+    if answer == "#### 72 is it":  # the neighbour that is fine: at the start of the last line
+        assert isinstance(verdict, PromptRow)
+        assert verdict.ground_truth == "72 is it"
+        return
+    assert isinstance(verdict, Rejection)
+    assert verdict.code == "ANSWER_MISSING"
+    assert "marker" in verdict.message
+
+
+def test_a_ground_truth_by_that_name_is_taken_as_it_is_whatever_it_holds():
+    assert read({"question": "q?", "ground_truth": "x = 1  #### one"}).ground_truth == "x = 1  #### one"
