@@ -1,7 +1,7 @@
 """Makes a Hugging Face model of a checkpoint with verl's own merger: what is asked of it, and what is refused first.
 
 The merger of verl 0.9.1 notices neither a lost tokenizer nor a changed config nor an adapter, and its exit status is
-0 all the same; what it leaves is judged by exported_model. Source: verl 0.9.1, model_merger/.
+0 all the same; what it leaves is judged by files.exported_model. Source: verl 0.9.1, model_merger/.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import zipfile
 
-from loopai_trainer.backends.verl_grpo import checkpoints, exported_model
+from loopai_trainer.backends.verl_grpo import checkpoints
 from loopai_trainer.backends.verl_grpo.launch import SYSTEM_PATH, quiet_and_offline
+from loopai_trainer.files import exported_model
 from loopai_trainer.records import Command, Problem
 
 TYPE_CHECKING = False

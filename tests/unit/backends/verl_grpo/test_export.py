@@ -1,4 +1,4 @@
-"""backends.verl_grpo.export and exported_model: what a merge would not notice is refused before or after it."""
+"""backends.verl_grpo.export and files.exported_model: what a merge would not notice is refused before or after it."""
 
 import json
 import shutil
@@ -10,8 +10,9 @@ from fakes.safetensors_files import decoder_tensors, write_safetensors
 from fakes.tokenizer_files import write_tokenizer
 from fakes.verl_runs import GENERATION, save_base_model, save_checkpoint, verl_plan
 
-from loopai_trainer.backends.verl_grpo import checkpoints, exported_model
+from loopai_trainer.backends.verl_grpo import checkpoints
 from loopai_trainer.backends.verl_grpo.export import export, export_problems, verify_export
+from loopai_trainer.files import exported_model
 
 SUP_10A = Path(__file__).parents[3] / "cases" / "results" / "SUP-10A" / "merged"
 

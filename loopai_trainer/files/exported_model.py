@@ -1,7 +1,7 @@
 """Judges an exported model folder against the base model that training started from, without loading either.
 
 Weights: the names and shapes of the base, one float format, finite. Everything beside them: as the base has it, since
-reinforcement learning changes weights alone.
+training changes weights alone; the tokenizer as the training had it, where that wrote one of its own.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 
-from loopai_trainer.backends.verl_grpo.checkpoints import TOKENIZER_FILES, json_object
 from loopai_trainer.files import safetensors
+from loopai_trainer.files.model_folder import TOKENIZER_FILES
 from loopai_trainer.records import Problem
 
 TYPE_CHECKING = False
@@ -31,6 +31,7 @@ ARCHITECTURE = (
 """Keys of config.json that decide what the weights mean; the others are rewritten by every version of transformers."""
 
 _NOT_SETTINGS = frozenset(("transformers_version", "_from_model_config"))
+_SAMPLING = ("temperature", "top_p", "typical_p")
 _TEMPLATE = "chat_template.jinja"
 _TIED = "lm_head.weight"
 _NAMED_AT_MOST = 3
@@ -38,17 +39,20 @@ _SMALLEST_SHARE = 0.5
 """A vocabulary of fewer tokens than half of the model's rows has been lost (padding of the rows is far less)."""
 
 
-def problems(base: str, folder: str) -> list[Problem]:
-    """Everything that is wrong with the model in `folder`; empty: it can be loaded and used like `base`."""
+def problems(base: str, folder: str, tokenizer: str | None = None) -> list[Problem]:
+    """Everything that is wrong with the model in `folder`; empty: it can be loaded and used like `base`.
+
+    `tokenizer`: the folder whose tokenizer and chat template the model has to have; None: those of `base`.
+    """
     if not os.path.isdir(folder):
         return [_problem("EXPORT_MISSING", f"there is no model folder {folder}", "export it again", folder)]
     return [
-        *config_problems(base, folder),
+        *config_problems(base, folder, tokenizer),
         *_weight_problems(base, folder),
     ]
 
 
-def config_problems(base: str, folder: str) -> Iterator[Problem]:
+def config_problems(base: str, folder: str, tokenizer: str | None = None) -> Iterator[Problem]:
     """What differs beside the weights: architecture, tokenizer, generation settings, chat template."""
     path = os.path.join(folder, CONFIG)
     config, wanted = json_object(path), json_object(os.path.join(base, CONFIG))
@@ -59,11 +63,12 @@ def config_problems(base: str, folder: str) -> Iterator[Problem]:
         if key in ARCHITECTURE and config.get(key) != value:
             message = f"{CONFIG}: {key} is not the base model's\n  expected: {value}\n  got:      {config.get(key)}"
             yield _problem("EXPORT_CONFIG", message, f"copy {CONFIG} from {base}", path)
-    yield from _tokenizer_problems(base, folder, config)
+    tokenizer = tokenizer or base
+    yield from _tokenizer_problems(tokenizer, folder, config)
     yield from _generation_problems(base, folder)
-    if chat_template(folder) != chat_template(base):
-        message = "the chat template is not the base model's"
-        yield _problem("EXPORT_TOKENIZER", message, f"copy the tokenizer's files from {base}", folder)
+    if chat_template(folder) != chat_template(tokenizer):
+        message = f"the chat template is not {_whose(tokenizer, base)}"
+        yield _problem("EXPORT_TOKENIZER", message, f"copy the tokenizer's files from {tokenizer}", folder)
 
 
 def chat_template(folder: str) -> str:
@@ -74,6 +79,20 @@ def chat_template(folder: str) -> str:
     except (OSError, ValueError):
         told = (json_object(os.path.join(folder, "tokenizer_config.json")) or {}).get("chat_template")
     return told.strip() if isinstance(told, str) else json.dumps(told) if told else ""
+
+
+def json_object(path: str) -> dict[str, Any] | None:
+    """The JSON object in a file, None if there is none."""
+    try:
+        with open(path, "rb") as file:
+            value = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _whose(tokenizer: str, base: str) -> str:
+    return "the base model's" if tokenizer == base else "that of the training"
 
 
 def _tokenizer_problems(base: str, folder: str, config: Mapping[str, Any]) -> Iterator[Problem]:
@@ -107,6 +126,9 @@ def _generation_problems(base: str, folder: str) -> Iterator[Problem]:
         return
     found = json_object(path) or {}
     differing = [key for key, value in wanted.items() if key not in _NOT_SETTINGS and found.get(key) != value]
+    if found.get("do_sample") is True and any(wanted.get(key) not in (None, 1, 1.0) for key in _SAMPLING):
+        # Sampling settings without do_sample contradict themselves, which LLaMA-Factory corrects (patcher.py, 0.9.5).
+        differing = [key for key in differing if key != "do_sample"]
     if differing:
         message = f"{GENERATION} differs from the base model's in {', '.join(differing)}"
         yield _problem("EXPORT_GENERATION", message, f"copy {GENERATION} from {base}", path)
