@@ -166,6 +166,9 @@ class Backend(Protocol):
     def export(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | None:
         """What makes a model folder of the checkpoint; None: the checkpoint is one already."""
 
+    def export_files(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Mapping[str, str]:
+        """Name -> text of files that the export's command reads: written beside `destination` before it, and kept."""
+
     def export_problems(self, plan: Plan, checkpoint: Checkpoint) -> list[Problem]:
         """Why the checkpoint cannot be exported, before anything is written."""
 
@@ -192,7 +195,7 @@ class Resumes(Protocol):
         """Why the training of the approved plan `before` cannot go on from this checkpoint; empty: it can."""
 
     def resume_keys(self, path: str) -> dict[str, Any]:
-        """The native keys that make a training in a fresh output folder continue the checkpoint folder `path`."""
+        """The native keys, dotted, that make a training in a fresh output folder continue the checkpoint `path`."""
 
 
 class Executor(Protocol):

@@ -40,7 +40,7 @@ from loopai_trainer.records import (
     Settings,
     Versions,
 )
-from loopai_trainer.rules import host_env, length_limits, policy, yaml_text
+from loopai_trainer.rules import dotted, host_env, length_limits, policy, yaml_text
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules import settings as setting_rules
 
@@ -63,9 +63,7 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
     request = request if resume is None else resume.request
     resolved = sources.resolve(request)
     run = run_place.place(resolved.settings)
-    begun = inheritance.begin(resolved, run, request.environ)
-    if resume is not None:
-        begun = begun._replace(baseline=resuming.baseline(resume), notes=(*begun.notes, resuming.note(resume)))
+    begun = inheritance.begin(resolved, run, request.environ) if resume is None else resuming.as_round(resume, resolved)
     resolved = resolved._replace(settings=begun.settings, warnings=(*resolved.warnings, *begun.warnings))
     setting_rules.require(resolved.settings, resolved.fields)
     length_limits.of_settings(resolved.settings)  # refused before hours of reading, not after
@@ -78,6 +76,7 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
         parts = _gather(resolved, request, run, versions, progress, begun)
         if resume is not None:
             resuming.refuse_other_inputs(resume, parts.data, parts.model)
+            resuming.refuse_other_reward(resume, begun, resolved, parts.reserved)
         plan, copies = _plan(resolved, parts, run, environment, versions, request.environ, resume)
         small_inputs.write(copies)  # before the review, which looks into them
         document = yaml_text.load(plan.text, run.config, "config")
@@ -235,7 +234,8 @@ def _plan(
     copies += small_inputs.copies(backend.input_files(settings, native), run.inputs)
     checks = length_limits.to_plan(length_limits.of_settings(settings))
     taken = resuming.Taken({}, {}, []) if resume is None else resuming.take(resume, run, environ)
-    native = {**native, **taken.native}
+    for key, value in taken.native.items():
+        dotted.put(native, key, value)
     loopai = {
         "format": plans.FORMAT,
         "task_id": settings.text("task_id"),

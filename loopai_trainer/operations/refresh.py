@@ -17,7 +17,7 @@ from loopai_trainer.operations.prepared_config import read_config
 from loopai_trainer.operations.reserved_block import reserved_problems, written_block
 from loopai_trainer.operations.review import refuse
 from loopai_trainer.operations.sources import Resolved
-from loopai_trainer.records import Plan, Settings
+from loopai_trainer.records import Model, Plan, Settings
 from loopai_trainer.rules import approval, yaml_text
 from loopai_trainer.rules import plan as plans
 
@@ -116,8 +116,11 @@ def _rewritten(edited: _Edited, progress: Progress | None) -> tuple[Plan, list[s
     copies += small_inputs.copies(backend.input_files(settings, native), run.inputs)
     paths = run_place.launch_paths(run)
     splits, result = _kept_splits(edited), edited.values.get("result") or {}
-    registry = _kept_registry(edited)
-    if _data_changed(edited):
+    registry, resumed = _kept_registry(edited), _kept_checkpoint(edited)
+    changed = _data_changed(edited)
+    if resumed:
+        _refuse_other_start(edited, changed, model)
+    if changed:
         size = _validation_size(edited)
         report = prepare.read_data(resolved, run, size, prepare.tell(progress, "reading data"))
         native = backend.draft(prepare.with_version(settings, versions), report, native, model, paths)
@@ -125,7 +128,8 @@ def _rewritten(edited: _Edited, progress: Progress | None) -> tuple[Plan, list[s
         if ("validation" in splits) != ("validation" in edited.written["inputs"]):
             result = {**result, **backend.result_block(settings, report)}
     pinned = prepare.backend_block(resolved, native, run, environment, versions)
-    entries = {**splits, "model": model_input.entry(model, settings), "files": [*registry, *_copy_entries(copies)]}
+    files = [*registry, *_copy_entries(copies), *resumed]
+    entries = {**splits, "model": model_input.entry(model, settings), "files": files}
     return plans.render({**loopai, "backend": pinned, "inputs": entries}, result, native), copies
 
 
@@ -212,6 +216,27 @@ def _kept_splits(edited: _Edited) -> dict[str, Any]:
 
 def _kept_registry(edited: _Edited) -> list[Any]:
     return [entry for entry in edited.written["inputs"]["files"] if entry.get("path") == edited.run.dataset_info]
+
+
+def _kept_checkpoint(edited: _Edited) -> list[Any]:
+    """What a resumed round pins besides: its checkpoint's files and the earlier metrics."""
+    block = edited.written.get("resume")
+    if not isinstance(block, Mapping):
+        return []
+    inside = os.path.join(str(block.get("path")), "")
+    files = edited.written["inputs"]["files"]
+    return [one for one in files if one["path"].startswith(inside) or one["path"] == edited.run.earlier_metrics]
+
+
+def _refuse_other_start(edited: _Edited, data_changed: bool, model: Model) -> None:
+    """Raises ConfigError RESUME_INPUT_CHANGED: a checkpoint goes on with the data and the model that made it."""
+    what = "data" if data_changed else "model"
+    if data_changed or model.fingerprint != edited.written["inputs"]["model"]["fingerprint"]:
+        raise ConfigError(
+            f"{edited.run.config}: the {what} changed, but this round continues a checkpoint that another made",
+            code="RESUME_INPUT_CHANGED",
+            hint="bring the former inputs back, or prepare a new training without --resume",
+        )
 
 
 def _copy_entries(copies: list[small_inputs.Copy]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from loopai_trainer.errors import Busy, ConfigError, TrainerError, UsageError
 from loopai_trainer.files import atomic, hashing, user_dirs
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations import commands, inheritance, targets
-from loopai_trainer.operations.sources import Request
+from loopai_trainer.operations.sources import Request, Resolved
 from loopai_trainer.records import Checkpoint, DataReport, Model, Plan, Problem
 from loopai_trainer.results.metric_files import normalised_rows
 from loopai_trainer.rules import plan as plans
@@ -26,17 +26,22 @@ from loopai_trainer.worker.observe import observe
 from loopai_trainer.worker.watching import metric_line
 
 _NOT_CARRIED = ("trainer_version_id", "trainer_output_dir", "config_mode")
+_REWARD_SETTINGS = "verl_reward_"
 _FILES_SHOWN = 3
 
 
 class Resume(NamedTuple):
-    """The round that goes on: its directory, its approved plan, the checkpoint, and the request with its settings."""
+    """The round that goes on: its directory, its approved plan, the checkpoint, and the request with its settings.
+
+    `asked`: the settings that this call names itself.
+    """
 
     run: RunDir
     plan: Plan
     checkpoint: Checkpoint
     request: Request
     validation_size: Any
+    asked: frozenset[str]
 
 
 class Taken(NamedTuple):
@@ -57,15 +62,30 @@ def begin(request: Request) -> Resume:
     plan = _approved_plan(run)
     backend = backends.get(plan.framework, plan.stage)
     noted = atomic.read_json(run.plan) or {}
-    return Resume(run, plan, _newest(run, plan, backend), _with_settings(request, noted), noted.get("validation_size"))
+    asked = frozenset(name for name, value in request.keyword.items() if value is not None)
+    checkpoint = _newest(run, plan, backend)
+    return Resume(run, plan, checkpoint, _with_settings(request, noted), noted.get("validation_size"), asked)
 
 
-def baseline(resume: Resume) -> dict[str, Any]:
-    """The native keys to begin with, instead of a template's."""
-    backend = backends.get(resume.plan.framework, resume.plan.stage)
-    native = inheritance.without(resume.plan.native, backend.owned_keys())
-    native = {key: value for key, value in native.items() if key not in _resumes(backend).resume_keys("")}
-    return native | ({"val_size": resume.validation_size} if resume.validation_size else {})
+def as_round(resume: Resume, resolved: Resolved) -> inheritance.Round:
+    """The round before is the one that is continued: its keys instead of a template's, its data, its settings."""
+    backend = resolved.backend
+    native = inheritance.without(resume.plan.native, {**backend.owned_keys(), **_resumes(backend).resume_keys("")})
+    if resume.validation_size:
+        native["val_size"] = resume.validation_size
+    note = f"training goes on from {resume.checkpoint.name} of {resume.run.version_id}; all keys are that round's"
+    previous = inheritance.Previous(resume.run, resume.plan, {})
+    return inheritance.Round(resolved.settings, previous, native, _reused_validation(resume, backend), (), (note,))
+
+
+def _reused_validation(resume: Resume, backend: Backend) -> str | None:
+    """That round's validation file, where it was itself taken over from a round before; a split is made again."""
+    inputs = resume.plan.loopai["inputs"]
+    train, validation = ((inputs.get(split) or {}) for split in ("train", "validation"))
+    if backend.data_kind != "prompts" or not validation:
+        return None
+    sources = [(entry.get("source") or {}).get("path") for entry in (train, validation)]
+    return None if sources[0] == sources[1] else str(validation["path"])
 
 
 def refuse_other_inputs(resume: Resume, data: DataReport, model: Model) -> None:
@@ -82,6 +102,19 @@ def refuse_other_inputs(resume: Resume, data: DataReport, model: Model) -> None:
                 code="RESUME_INPUT_CHANGED",
                 hint="bring the former inputs back, or prepare a new training without --resume",
             )
+
+
+def refuse_other_reward(
+    resume: Resume, begun: inheritance.Round, resolved: Resolved, reserved: Mapping[str, Any]
+) -> None:
+    """Raises ConfigError RESUME_INPUT_CHANGED for a reward that means something else, unless this call asks for it."""
+    asked = any(name.startswith(_REWARD_SETTINGS) for name in resume.asked)
+    if "reward" in reserved and not asked and not inheritance.same_contract(begun, resolved, reserved):
+        raise ConfigError(
+            f"the reward is not what {resume.run.version_id} trained with, so it cannot be continued",
+            code="RESUME_INPUT_CHANGED",
+            hint="bring the former reward back, or name the new one in this call: it then stands in the diff",
+        )
 
 
 def take(resume: Resume, run: RunDir, environ: Mapping[str, str]) -> Taken:
@@ -102,11 +135,6 @@ def take(resume: Resume, run: RunDir, environ: Mapping[str, str]) -> Taken:
     }
     keys = _resumes(backends.get(resume.plan.framework, resume.plan.stage)).resume_keys(target)
     return Taken(keys, {"resume": block}, entries)
-
-
-def note(resume: Resume) -> str:
-    """For people."""
-    return f"training goes on from {resume.checkpoint.name} of {resume.run.version_id}; all keys are that round's"
 
 
 def _refuse_unended(run: RunDir) -> None:
@@ -152,7 +180,7 @@ def _newest(run: RunDir, plan: Plan, backend: Backend) -> Checkpoint:
     raise ConfigError(
         f"no checkpoint of {run.version_id} can be continued: {why}",
         code="RESUME_NO_CHECKPOINT",
-        hint="prepare a new training; save_only_model: false and a smaller save_steps keep more to go on from",
+        hint="prepare a new training, one that saves more often and with its optimizer",
         problems=problems,
     )
 

@@ -124,8 +124,12 @@ def analyze_folder(path: str, reader: Reader, rule: Rule | None = None) -> Analy
         state_rows,
     )
     # Steps that an earlier round trained: in the curve, but their checkpoints lie in that round's folder.
-    history = latest([*metric_files.normalised_rows(run.earlier_metrics), *rows])
-    chosen = selection.best(rows, checkpoints, rule.metric, rule.mode, losses_decide=rule.losses_decide)
+    earlier = metric_files.normalised_rows(run.earlier_metrics)
+    history = latest([*earlier, *rows])
+    resumed_at = max((row.step for row in earlier), default=None)
+    # verl validates the step that it goes on from once more; no checkpoint of this folder stands for it.
+    own = rows if resumed_at is None else [row for row in rows if row.step > resumed_at]
+    chosen = selection.best(own, checkpoints, rule.metric, rule.mode, losses_decide=rule.losses_decide)
     return Analysis(
         path=run.path,
         selection=chosen,

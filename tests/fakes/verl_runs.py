@@ -62,5 +62,6 @@ def save_checkpoint(folder: Path, step: int, world_size: int = 1, base: Path | N
         told = source / name
         (model / name).write_text(told.read_text() if told.exists() else json.dumps(standby))
     (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": world_size}))
-    (path / "data.pt").write_bytes(b"place in the data")
+    with zipfile.ZipFile(path / "data.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", b"place in the data")
     return path

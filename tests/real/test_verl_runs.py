@@ -113,6 +113,16 @@ def second(workshop: Workshop, first: Round) -> Round:
     return workshop.run(workshop.prepare("second", *REWARD, "--option", "nproc_per_node=2"))
 
 
+@pytest.fixture(scope="module")
+def resumed(workshop: Workshop, first: Round) -> Round:
+    """The first round with one step more, from its newest checkpoint."""
+    assert first.ended.code == 0, first.ended.out
+    words = ["prepare", "--resume", first.folder, "--version-id", "resumed", "--output-dir", workshop.output]
+    prepared = trainer(*words, "--set", "trainer.total_training_steps=3", **workshop.environ)
+    assert prepared.code == 0, prepared.out + prepared.err
+    return workshop.run(prepared)
+
+
 def loaded(verl_env: str, model: str, base: "str | Path") -> dict[str, Any]:
     """What transformers, in verl's own environment, makes of a model folder, compared with the one it comes from."""
     env = {**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -202,6 +212,38 @@ class TestSecondRound:
     def test_its_model_loads(self, first, second, verl_env):
         found = loaded(verl_env, second.ended.data["update_model_path"], first.ended.data["update_model_path"])
         assert found["new"] > 0 and found["moved"]
+
+
+class TestResumedRound:
+    def test_it_begins_with_the_pinned_checkpoint_and_everything_else_as_it_was(self, first, resumed):
+        before, after = first.plan, resumed.plan
+        held = resumed.folder / "inputs" / "global_step_2"
+        assert after["trainer"]["resume_from_path"] == after["loopai"]["resume"]["path"] == str(held)
+        assert after["trainer"]["resume_mode"] == "resume_path"
+        pinned = {entry["path"] for entry in after["loopai"]["inputs"]["files"]}
+        assert {str(path) for path in held.rglob("*") if path.is_file()} <= pinned
+        for split in ("train", "validation"):
+            assert after["loopai"]["inputs"][split]["sha256"] == before["loopai"]["inputs"][split]["sha256"]
+        assert after["actor_rollout_ref"] == before["actor_rollout_ref"]
+
+    def test_the_step_goes_on(self, resumed):
+        assert resumed.ended.code == 0, resumed.ended.out
+        data = resumed.ended.data
+        assert (data["status"], data["current_step"], data["total_steps"]) == ("completed", 3, 3)
+        assert [row["step"] for row in resumed.rows("train")] == [3]
+        assert [row["step"] for row in resumed.rows("val")] == [2, 3]  # verl scores what it goes on from once more
+        assert [one["step"] for one in data["checkpoints"]] == [3]
+        assert (data["best_checkpoint"]["step"], data["best_checkpoint"]["exact"]) == (3, True)
+
+    def test_both_rounds_are_one_curve(self, resumed, workshop):
+        analysis = trainer("analyze", resumed.folder, **workshop.environ)
+        assert [row["step"] for row in analysis.data["metrics"] if row["kind"] == "train"] == [1, 2, 3]
+
+    def test_without_a_step_left_it_is_refused(self, first, resumed, workshop):
+        words = ["prepare", "--resume", first.folder, "--version-id", "again", "--output-dir", workshop.output]
+        refused = trainer(*words, **workshop.environ)
+        assert refused.code != 0
+        assert "RESUME_FINISHED" in refused.out
 
 
 def members(session: int) -> list[int]:

@@ -244,6 +244,18 @@ class VerlGrpo(Plain):
 
         return explain_failure(log_tail)
 
+    def resume_problems(self, checkpoint: Checkpoint, before: Plan) -> list[Problem]:
+        """Shards of every rank, optimizer and random states, the place in the data; all whole."""
+        from loopai_trainer.backends.verl_grpo.resume import checkpoint_problems
+
+        return checkpoint_problems(checkpoint, before)
+
+    def resume_keys(self, path: str) -> dict[str, Any]:
+        """trainer.resume_mode and trainer.resume_from_path."""
+        from loopai_trainer.backends.verl_grpo.resume import resume_keys
+
+        return resume_keys(path)
+
     def export(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | None:
         """`python -m verl.model_merger`."""
         from loopai_trainer.backends.verl_grpo.export import export

@@ -43,7 +43,8 @@ CPU_SMOKE_FILES = ("loopai_cpu_platform.py", "loopai_cpu_rollout.py")
 
 COVERED = (
     "data.train_files", "data.val_files", f"{MODEL}.path", "trainer.default_local_dir", "trainer.rollout_data_dir",
-    "trainer.validation_data_dir", "reward.custom_reward_function.*", "custom_reward_function.*", *FILE_KEYS,
+    "trainer.validation_data_dir", "trainer.resume_from_path", "reward.custom_reward_function.*",
+    "custom_reward_function.*", *FILE_KEYS,
 )  # fmt: skip
 """Keys whose value `check` holds against the plan, or which name a pinned copy."""
 
@@ -73,7 +74,6 @@ UNCOVERED: Mapping[str, str] = {
     f"{REF}.fsdp_config.qat.quantization_config_path": _ELSEWHERE,
     "trainer.checkpoint_callback_class": _CODE,
     "trainer.default_hdfs_dir": _ELSEWHERE,
-    "trainer.resume_from_path": "leave it out: a run starts from the model that is approved",
     "*.finish_hook_cmd": "leave it out: a shell command would run",
     "*sandbox_fusion.url": "leave it out: the approved reward function alone gives the reward",
     "reward.reward_model.*": _OTHER_MODEL,

@@ -42,6 +42,7 @@ FIRST_KEYS = (
 
 _REWARD_FLAGS = "--reward-mode, --reward-preset or --reward-function"
 _RUN_FOLDER = "--output-dir or --trainer-output-dir"
+_RESUME_FLAG = "--resume VERSION: else every version starts anew, in a fresh folder of its own"
 
 OWNED_KEYS: Mapping[str, str] = {
     "data.train_files": "--dataset",
@@ -57,8 +58,8 @@ OWNED_KEYS: Mapping[str, str] = {
     "trainer.rollout_data_dir": _RUN_FOLDER,
     "trainer.validation_data_dir": _RUN_FOLDER,
     "trainer.logger": "nothing: metrics come from verl's file logger",
-    "trainer.resume_mode": "nothing: every version has a fresh folder of its own",
-    "trainer.resume_from_path": "nothing: every version has a fresh folder of its own",
+    "trainer.resume_mode": _RESUME_FLAG,
+    "trainer.resume_from_path": _RESUME_FLAG,
 }
 """Keys whose value comes from the settings, whatever a template says -> the flag that sets it."""
 

@@ -11,6 +11,7 @@ from loopai_trainer.backends.verl_grpo.coverage import FILE_KEYS, coverage_probl
 from loopai_trainer.backends.verl_grpo.draft import LOGGER, run_folders
 from loopai_trainer.backends.verl_grpo.effective import ACTOR, MODEL
 from loopai_trainer.backends.verl_grpo.facts import Facts, error, reward_block, warning
+from loopai_trainer.backends.verl_grpo.resume import plan_problems
 from loopai_trainer.backends.verl_grpo.schedule import saves
 from loopai_trainer.records import Problem
 from loopai_trainer.rules import dotted
@@ -25,6 +26,7 @@ _GB = 10**9
 def output_problems(facts: Facts) -> Iterator[Problem]:
     """All findings on what training reads, writes and keeps."""
     yield from coverage_problems(facts.native, facts.run)
+    yield from plan_problems(facts)
     for rule in (_identity, _pinned, _reward, _logger, _fresh, _saving, _validating, _selection, _disk):
         yield from rule(facts)
 
@@ -48,9 +50,6 @@ def _identity(facts: Facts) -> Iterator[Problem]:
         if facts.values.get(key) != value:
             message = f"'{key}' is {facts.values.get(key)!r}, but results are looked for in {value}"
             yield error("OUTPUT_ELSEWHERE", message, f"set {key} back, or prepare again", key)
-    if facts.values.get("trainer.resume_mode") != "disable":
-        message = "'trainer.resume_mode' is not disable: verl would continue whatever lies in the folder"
-        yield error("RESUME_MODE", message, "set trainer.resume_mode: disable", "trainer.resume_mode")
 
 
 def _pinned(facts: Facts) -> Iterator[Problem]:

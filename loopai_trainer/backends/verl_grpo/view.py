@@ -23,6 +23,7 @@ FLAGS: Mapping[str, tuple[str, str]] = {
     f"{MODEL}.override_config": ("the model's own configuration is changed", "remove what is not needed"),
     f"{ROLLOUT}.multi_turn.enable": ("replies may call tools and go on", "remove it if that is not wanted"),
     f"{ROLLOUT}.engine_kwargs": ("the rollout engine gets further options", "remove what is not needed"),
+    "trainer.resume_from_path": ("another round's checkpoint is continued", "prepare without --resume to begin anew"),
     "trainer.use_v1": ("verl's old trainer is used, which it wants to remove", "remove it"),
     "trainer.val_before_train": ("the untrained model is not scored, so that gains cannot be told", "set it to true"),
     "algorithm.filter_groups.enable": (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes.safetensors_files import decoder_tensors, write_safetensors
 
-from loopai_trainer.errors import Busy, ConfigError, NotFound, UsageError
+from loopai_trainer.errors import Busy, ConfigError, InputChanged, NotFound, UsageError
 from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations.inspect import inspect
@@ -189,3 +189,38 @@ def test_metrics_of_both_rounds_are_one_curve_and_the_last_writer_wins(stopped):
 def test_a_repeated_prepare_replaces_what_a_failed_one_left(stopped):
     stopped.resume()
     assert stopped.resume().ok
+
+
+def test_a_refresh_keeps_what_a_resumed_round_pins(stopped):
+    answer = stopped.resume()
+    run, environ = RunDir(answer.data["run_dir"]), stopped.place.environ
+    before = plans.read(answer.data["config_yaml"].encode(), "x")
+    assert inspect(run.config, environ, refresh_inputs=True).data["refreshed"]["changed"] == []
+    Path(run.config).write_text(answer.data["config_yaml"].replace("num_train_epochs: 2.0", "num_train_epochs: 3.0"))
+    refreshed = inspect(run.config, environ, refresh_inputs=True)
+    after = plans.read(refreshed.data["config_yaml"].encode(), "x")
+    assert after.native["num_train_epochs"] == 3.0
+    assert after.loopai["inputs"]["files"] == before.loopai["inputs"]["files"]
+    assert after.loopai["resume"] == before.loopai["resume"]
+
+
+def test_a_refresh_takes_in_no_other_checkpoint_data_or_model(stopped):
+    run, environ = RunDir(stopped.resume().data["run_dir"]), stopped.place.environ
+    held = Path(run.at("inputs", "checkpoint-4", "optimizer.pt"))
+    whole = held.read_bytes()
+    held.chmod(0o644)
+    held.write_bytes(b"another")
+    with pytest.raises(InputChanged, match=r"optimizer\.pt"):
+        inspect(run.config, environ, refresh_inputs=True)
+    held.write_bytes(whole)
+    rows = stopped.place.data.read_bytes()
+    stopped.place.write_rows([{"instruction": f"question {n}", "output": "another"} for n in range(8)])
+    with pytest.raises(ConfigError) as refused:
+        inspect(run.config, environ, refresh_inputs=True)
+    assert (refused.value.code, "the data changed" in refused.value.message) == ("RESUME_INPUT_CHANGED", True)
+    stopped.place.data.write_bytes(rows)
+    with open(stopped.place.model / "config.json", "a") as file:
+        file.write(" ")
+    with pytest.raises(ConfigError) as refused:
+        inspect(run.config, environ, refresh_inputs=True)
+    assert (refused.value.code, "the model changed" in refused.value.message) == ("RESUME_INPUT_CHANGED", True)

@@ -35,7 +35,7 @@ def judged(key, value):
         (f"{ROLLOUT}.agent.custom_async_server.path", "/s.py"), (f"{ROLLOUT}.checkpoint_engine.custom_backend_module", "m"),
         (f"{ROLLOUT}.trace.backend", "weave"), (f"{ROLLOUT}.prometheus.file", "/p.yml"),
         ("trainer.checkpoint_callback_class", "a.B"), ("trainer.default_hdfs_dir", "hdfs://x"),
-        ("trainer.resume_from_path", "/old"), ("global_profiler.finish_hook_cmd", "rm"),
+        ("global_profiler.finish_hook_cmd", "rm"),
         (f"{ACTOR}.profiler.finish_hook_cmd", "rm"), ("reward.sandbox_fusion.url", "http://x"),
         ("reward.reward_model.model_path", "/rm"), ("critic.model.path", "/c"), ("skip.rollout.dump_dir", "/d"),
         ("distillation.teacher_models.a.model_path", "/t"), (f"{ACTOR}.megatron.dist_checkpointing_path", "/d"),
