@@ -195,7 +195,7 @@ def _approval(run: RunDir, clean: Any) -> Html:
     approver = record.get("approver") or {}
     told = [(name, approver.get(key)) for name, key in _APPROVER]
     told += [(name, _time(record.get(key)) if key.endswith("_at") else record.get(key)) for name, key in _APPROVAL]
-    pairs = [(name, _plain(value)) for name, value in told if value not in (None, "", [], {})]
+    pairs = [(name, _shown(name, value)) for name, value in told if value not in (None, "", [], {})]
     return escaped([facts(pairs), folded("The whole record", element("pre", _json(record)))])
 
 
@@ -240,6 +240,10 @@ def _text_file(path: str) -> tuple[str, bool]:
     except OSError:
         return "", False
     return data[:REPORT_BYTES].decode("utf-8", "replace"), len(data) > REPORT_BYTES
+
+
+def _shown(name: str, value: object) -> Html:
+    return element("code", value) if name == "SHA-256" else escaped(_plain(value))
 
 
 def _time(value: object) -> object:

@@ -40,6 +40,7 @@ def test_the_wheel_holds_package_data_and_no_tests(wheel):
     held = zipfile.ZipFile(wheel).namelist()
     assert "loopai_trainer/py.typed" in held
     assert "loopai_trainer/templates/sft/ds_z3.json" in held
+    assert {"loopai_trainer/results/page.css", "loopai_trainer/results/page.js"} <= set(held)
     assert "loopai_trainer/backends/llamafactory_sft/constraints.txt" in held
     assert not [name for name in held if name.startswith(("tests/", "examples/", "docs/"))]
 

@@ -49,7 +49,14 @@ def test_llamafactory_trains_on_exactly_the_approved_rows(run):
 
 
 def test_what_it_leaves_behind(run):
-    expected = ("training_report.md", "loss.png", "worker_result.json", "metrics/metrics.jsonl", "metrics/metrics.json")
+    expected = (
+        "training_report.md",
+        "report.html",
+        "loss.png",
+        "worker_result.json",
+        "metrics/metrics.jsonl",
+        "metrics/metrics.json",
+    )
     for name in (*expected, "approval.json", "train.log", "launch/started", "launch/exit.json"):
         assert (run.folder / name).stat().st_size > 0, name
     assert not (run.folder / "launch" / "cache").exists()
