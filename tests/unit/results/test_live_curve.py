@@ -55,8 +55,10 @@ def test_a_reward_where_there_is_no_loss(run):
     assert curve.curves() == {"critic/score/mean": [(1, 0.25)]}
 
 
-def test_a_long_run_is_thinned_but_its_evaluations_stay(run, monkeypatch):
+@pytest.mark.parametrize("lines", [40, 5000])
+def test_a_long_run_is_thinned_but_its_evaluations_stay(run, monkeypatch, lines):
     monkeypatch.setattr(live_curve, "_MOST_ROWS", 100)
+    monkeypatch.setattr(live_curve, "_MOST_LINES", lines)
     add(run, "".join(row(step, loss=1 / step) for step in range(1, 1001)) + row(1, "eval", eval_loss=1.0))
     add(run, "".join(row(step, loss=1 / step) for step in range(1001, 2001)))
     curve = LiveCurve(run)
