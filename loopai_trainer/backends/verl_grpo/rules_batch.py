@@ -6,8 +6,14 @@ Each rule names where verl 0.9.1 (or 0.8.0.dev) would fail: some before the star
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import gcd
 
+from loopai_trainer.backends.verl_grpo.batch_sizes import (
+    BatchSizes,
+    batch_hint,
+    either_hint,
+    mini_hint,
+    sizes_of,
+)
 from loopai_trainer.backends.verl_grpo.effective import ACTOR, REF, ROLLOUT
 from loopai_trainer.backends.verl_grpo.facts import Facts, divisors, error, nearest, warning
 from loopai_trainer.records import Problem
@@ -37,6 +43,10 @@ def _dynamic(facts: Facts) -> bool:
     return facts.values.on(f"{ACTOR}.use_dynamic_bsz")
 
 
+def _sizes(facts: Facts) -> BatchSizes:
+    return sizes_of(facts, _dynamic(facts), has_reference(facts))
+
+
 def _rows(facts: Facts) -> Iterator[Problem]:
     """Source: trainer_base.py:765 and :450: zero steps an epoch are a ZeroDivisionError after all workers are up."""
     steps = facts.steps
@@ -45,7 +55,7 @@ def _rows(facts: Facts) -> Iterator[Problem]:
             f"{steps.rows} rows to train on are fewer than data.train_batch_size ({steps.batch}): the loader drops "
             "what does not fill a batch, so there would be 0 steps"
         )
-        most = f"set data.train_batch_size to at most {steps.rows}, or give more rows" if steps.rows else "give rows"
+        most = f"{batch_hint(_sizes(facts))}, or give more rows" if steps.rows else "give rows"
         yield error("TOO_FEW_ROWS", message, most, "data.train_batch_size")
     elif steps.unused:
         message = (
@@ -71,13 +81,11 @@ def _batch_over_devices(facts: Facts) -> Iterator[Problem]:
     """Source: utils/config.py:120-126; with dynamic batches not asserted, and needed all the same for equal work."""
     steps = facts.steps
     if steps.replies and not _dynamic(facts) and steps.replies % steps.devices:
-        step = steps.devices // gcd(steps.group, steps.devices)
         message = (
             f"data.train_batch_size ({steps.batch}) x rollout.n ({steps.group}) = {steps.replies} replies cannot be "
             f"dealt out to {steps.devices} GPUs"
         )
-        hint = f"set data.train_batch_size to {nearest(steps.batch, step)}"
-        yield error("BATCH_NOT_DIVISIBLE", message, hint, "data.train_batch_size")
+        yield error("BATCH_NOT_DIVISIBLE", message, batch_hint(_sizes(facts)), "data.train_batch_size")
 
 
 def _mini_batch(facts: Facts) -> Iterator[Problem]:
@@ -88,16 +96,13 @@ def _mini_batch(facts: Facts) -> Iterator[Problem]:
     field = f"{ACTOR}.ppo_mini_batch_size"
     if batch < mini:
         message = f"data.train_batch_size ({batch}) is less than ppo_mini_batch_size ({mini})"
-        yield error("MINI_BATCH_TOO_LARGE", message, f"set ppo_mini_batch_size to at most {batch}", field)
+        yield error("MINI_BATCH_TOO_LARGE", message, mini_hint(_sizes(facts)), field)
     elif batch % mini:
         message = (
             f"data.train_batch_size ({batch}) is no multiple of ppo_mini_batch_size ({mini}): verl would fill up with "
             "made-up samples"
         )
-        hint = (
-            f"set data.train_batch_size to {nearest(batch, mini)}, or ppo_mini_batch_size to one of {divisors(batch)}"
-        )
-        yield error("MINI_BATCH_NOT_DIVISIBLE", message, hint, field)
+        yield error("MINI_BATCH_NOT_DIVISIBLE", message, either_hint(_sizes(facts)), field)
 
 
 def _mini_batch_over_devices(facts: Facts) -> Iterator[Problem]:
@@ -105,13 +110,11 @@ def _mini_batch_over_devices(facts: Facts) -> Iterator[Problem]:
     steps = facts.steps
     replies, parallel = steps.mini_batch * steps.group, steps.data_parallel
     if replies and replies % parallel:
-        step = parallel // gcd(steps.group, parallel)
         message = (
             f"ppo_mini_batch_size ({steps.mini_batch}) x rollout.n ({steps.group}) = {replies} replies cannot be dealt "
             f"out to {parallel} data-parallel ranks"
         )
-        hint = f"set ppo_mini_batch_size to {nearest(steps.mini_batch, step)}"
-        yield error("MINI_BATCH_NOT_DIVISIBLE", message, hint, f"{ACTOR}.ppo_mini_batch_size")
+        yield error("MINI_BATCH_NOT_DIVISIBLE", message, mini_hint(_sizes(facts)), f"{ACTOR}.ppo_mini_batch_size")
 
 
 def _micro_batch_keys(facts: Facts) -> Iterator[Problem]:

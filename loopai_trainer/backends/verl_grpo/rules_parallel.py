@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import gcd
 from typing import Any
 
 from loopai_trainer.backends.verl_grpo.effective import ACTOR, MODEL, ROLLOUT
@@ -95,17 +94,33 @@ def _tensor_parallel(facts: Facts) -> Iterator[Problem]:
             f"{devices} GPUs cannot be shared out to copies of the model of tensor_model_parallel_size ({tensor}) x "
             f"data_parallel_size ({copies}) GPUs each"
         )
-        yield error("TENSOR_PARALLEL_DEVICES", message, f"set {key} to one of {divisors(devices)}", key)
-    config = text_config(facts.model.config)
-    heads, kv_heads = _count(config.get("num_attention_heads")), _count(config.get("num_key_value_heads"))
+        yield error("TENSOR_PARALLEL_DEVICES", message, _fitting(facts, key, copies), key)
+    heads, kv_heads = _heads(facts)
     if heads and heads % tensor:
         message = f"the model's {heads} attention heads cannot be split over tensor_model_parallel_size ({tensor})"
-        fitting = divisors(gcd(heads, devices))
-        yield error("TENSOR_PARALLEL_HEADS", message, f"set it to one of {fitting}", key)
+        yield error("TENSOR_PARALLEL_HEADS", message, _fitting(facts, key, copies), key)
     elif kv_heads and kv_heads % tensor and tensor % kv_heads:
         message = f"the model's {kv_heads} key-value heads do not fit tensor_model_parallel_size ({tensor})"
-        fitting = divisors(gcd(kv_heads, devices))
-        yield error("TENSOR_PARALLEL_HEADS", message, f"set it to one of {fitting}", key)
+        yield error("TENSOR_PARALLEL_HEADS", message, _fitting(facts, key, copies), key)
+
+
+def _heads(facts: Facts) -> tuple[int, int]:
+    """The model's attention and key-value heads; 0 for what its config does not say."""
+    config = text_config(facts.model.config)
+    return _count(config.get("num_attention_heads")), _count(config.get("num_key_value_heads"))
+
+
+def _fitting(facts: Facts, key: str, copies: int = 1) -> str:
+    """The sizes of this key that suit the devices, `copies` times, and the model's heads."""
+    devices, (heads, kv_heads) = facts.steps.devices, _heads(facts)
+    if devices % copies:
+        return f"set {ROLLOUT}.data_parallel_size to one of {divisors(devices)}, and {key}: 1"
+    found = [
+        size
+        for size in range(1, devices // copies + 1)
+        if devices // copies % size == 0 and heads % size == 0 and (kv_heads % size == 0 or size % kv_heads == 0)
+    ]
+    return f"set {key} to {'one of ' if len(found) > 1 else ''}{', '.join(map(str, found))}"
 
 
 def _other_parallel(facts: Facts) -> Iterator[Problem]:
@@ -140,17 +155,16 @@ def _sequence_parallel(facts: Facts) -> Iterator[Problem]:
     parallel, devices = facts.steps.sequence_parallel, facts.steps.devices
     if parallel <= 1:
         return
-    config = text_config(facts.model.config)
-    heads, kv_heads = _count(config.get("num_attention_heads")), _count(config.get("num_key_value_heads"))
+    heads, kv_heads = _heads(facts)
     if devices % parallel:
         message = f"'{key}' ({parallel}) does not divide {devices} GPUs"
-        yield error("SEQUENCE_PARALLEL", message, f"set it to one of {divisors(devices)}", key)
+        yield error("SEQUENCE_PARALLEL", message, _fitting(facts, key), key)
     if heads and heads % parallel:
         message = f"the model's {heads} attention heads cannot be split over '{key}' ({parallel})"
-        yield error("SEQUENCE_PARALLEL", message, f"set it to one of {divisors(gcd(heads, devices))}", key)
+        yield error("SEQUENCE_PARALLEL", message, _fitting(facts, key), key)
     elif kv_heads and kv_heads % parallel and parallel % kv_heads:
         message = f"the model's {kv_heads} key-value heads do not fit '{key}' ({parallel})"
-        yield error("SEQUENCE_PARALLEL", message, f"set it to one of {divisors(gcd(kv_heads, devices))}", key)
+        yield error("SEQUENCE_PARALLEL", message, _fitting(facts, key), key)
     if not facts.values.on(f"{MODEL}.use_remove_padding"):
         message = f"'{key}' ({parallel}) needs actor_rollout_ref.model.use_remove_padding"
         yield error("SEQUENCE_PARALLEL", message, "set use_remove_padding: true, or sequence parallel to 1", key)

@@ -57,7 +57,7 @@ def test_1_neighbours_that_work(run):
 
 def test_2_a_mini_batch_above_the_batch(run):
     problem = one(run, "MINI_BATCH_TOO_LARGE", changes={f"{ACTOR}.ppo_mini_batch_size": 16})
-    assert problem.hint == "set ppo_mini_batch_size to at most 8"
+    assert problem.hint == "set ppo_mini_batch_size to one of 1, 2, 4, 8"
     assert errors(run, changes={f"{ACTOR}.ppo_mini_batch_size": 8}) == []
 
 
@@ -71,7 +71,7 @@ def test_3_a_batch_that_verl_would_fill_up(run):
 def test_4_a_mini_batch_over_the_ranks(run):
     changes = {"data.train_batch_size": 9, f"{ACTOR}.ppo_mini_batch_size": 9, f"{ROLLOUT}.n": 3}
     found = [p for p in findings(run, changes=changes) if p.code == "MINI_BATCH_NOT_DIVISIBLE"]
-    assert [p.hint for p in found] == ["set ppo_mini_batch_size to 8 or 10"]
+    assert [p.hint for p in found] == ["set data.train_batch_size and ppo_mini_batch_size both to 8 or 10"]
     assert "(9) x rollout.n (3) = 27 replies" in found[0].message
 
 
@@ -162,7 +162,7 @@ def test_15_sequence_parallel_ranks_share_a_row(run):
 def test_16_fewer_rows_than_a_batch(run):
     problem = one(run, "TOO_FEW_ROWS", data=make_data(run, 7), changes={"trainer.total_training_steps": REMOVED})
     assert "7 rows" in problem.message and "(8)" in problem.message and "0 steps" in problem.message
-    assert "at most 7" in problem.hint
+    assert problem.hint == "set data.train_batch_size to 4, or give more rows"  # 7 would be no multiple of the 4
     assert errors(run, data=make_data(run, 8), changes={"trainer.total_training_steps": REMOVED}) == []
 
 
@@ -241,3 +241,42 @@ def test_a_group_of_one_learns_nothing(run):
 @pytest.mark.parametrize("value", ["8", None, 0, -3, 2.5, [1]])
 def test_what_is_no_number_at_all_breaks_no_rule(run, key, value):
     findings(run, native={key: value})
+
+
+def sizes(batch, mini, n, micro, gpus, parallel=1):
+    return {
+        "changes": {
+            "data.train_batch_size": batch, f"{ACTOR}.ppo_mini_batch_size": mini, f"{ROLLOUT}.n": n, MICRO: micro,
+            LOG_MICRO: 1, f"{ACTOR}.ulysses_sequence_parallel_size": parallel, "trainer.total_training_steps": 1,
+        },
+        "launch": {"devices": ",".join(map(str, range(gpus)))},
+        "native": {"trainer.n_gpus_per_node": gpus},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("batch", "mini", "n", "micro", "gpus", "parallel"),
+    [
+        (26, 12, 5, 1, 6, 1),  # divisors of 26 that cannot be dealt out to 6
+        (5, 3, 2, 3, 8, 2),  # 2 and 4 are near, and no multiple of the micro-batch
+        (6, 6, 2, 1, 8, 1),
+        (28, 19, 3, 1, 6, 1),
+        (8, 16, 3, 1, 2, 1),
+        (40, 24, 2, 1, 3, 1),  # more rows than there are would be needed
+        (7, 5, 3, 4, 4, 2),
+    ],
+)
+def test_sizes_that_a_hint_names_are_accepted_when_they_are_used(run, batch, mini, n, micro, gpus, parallel):
+    plan = sizes(batch, mini, n, micro, gpus, parallel)
+    key = f"{ACTOR}.ppo_mini_batch_size"
+    found = [p for p in findings(run, **plan) if p.severity == "error" and p.field in ("data.train_batch_size", key)]
+    assert found
+    for problem in found:
+        for part in problem.hint.removeprefix("set ").split(", or "):
+            named, _, values = part.replace("one of ", "").rpartition(" to ")
+            keys = ["data.train_batch_size"] if "train_batch" in named else []
+            keys += [key] if "mini" in named else []
+            assert keys and values
+            for value in map(int, values.replace(" or ", ", ").split(", ")):
+                used = {**plan, "changes": {**plan["changes"], **dict.fromkeys(keys, value)}}
+                assert errors(run, **used) == [], (problem.hint, keys, value)

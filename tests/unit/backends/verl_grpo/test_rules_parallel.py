@@ -33,13 +33,25 @@ def test_9_copies_of_the_model_over_the_gpus(run, tensor, gpus):
     problem = next(p for p in findings(run, **plan) if p.code == "TENSOR_PARALLEL_DEVICES")
     count = len(gpus.split(","))
     assert f"{count} GPUs" in problem.message and f"({tensor})" in problem.message
-    assert problem.hint.endswith("one of " + ", ".join(str(n) for n in range(1, count + 1) if count % n == 0))
+    fitting = [n for n in (1, 2, 4) if count % n == 0]
+    assert problem.hint == f"set {TP} to {'one of ' if count > 1 else ''}{', '.join(map(str, fitting))}"
+    for value in fitting:
+        assert errors(run, **{**plan, "changes": {TP: value}}) == []
 
 
 @pytest.mark.parametrize(("tensor", "copies", "fits"), [(2, 1, True), (2, 2, True), (4, 2, False), (1, 3, False)])
 def test_9_data_parallel_copies_count(run, tensor, copies, fits):
     found = errors(run, **FOUR, changes={TP: tensor, f"{ROLLOUT}.data_parallel_size": copies})
     assert found == ([] if fits else ["TENSOR_PARALLEL_DEVICES"])
+
+
+@pytest.mark.parametrize(
+    ("tensor", "copies", "hint"),
+    [(4, 2, f"set {TP} to one of 1, 2"), (1, 3, f"set {ROLLOUT}.data_parallel_size to one of 1, 2, 4, and {TP}: 1")],
+)
+def test_9_a_hint_counts_the_copies_too(run, tensor, copies, hint):
+    (problem,) = findings(run, **FOUR, changes={TP: tensor, f"{ROLLOUT}.data_parallel_size": copies})
+    assert problem.hint == hint
 
 
 def test_11_what_no_rollout_of_ours_has(run):
@@ -63,9 +75,8 @@ def test_12_heads_over_tensor_parallel(run, heads, kv_heads, tensor, fits):
     found = [p for p in findings(run, **FOUR, model=model, changes={TP: tensor}) if p.severity == "error"]
     assert [p.code for p in found] == ([] if fits else ["TENSOR_PARALLEL_HEADS"])
     if not fits:
-        assert f"({tensor})" in found[0].message and found[0].hint == (
-            "set it to one of 1, 2" if heads == 6 else "set it to one of 1"
-        )
+        assert f"({tensor})" in found[0].message
+        assert found[0].hint == f"set {TP} to " + ("one of 1, 2" if heads == 6 else "1")
 
 
 @pytest.mark.parametrize(
