@@ -49,6 +49,13 @@ class Workshop:
         return Run(prepared, self.run(prepared))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two groups for two processes, so that each of the session's runs is made once: verl's long ones, and the rest."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.xdist_group("verl runs" if item.path.name == "test_verl_runs.py" else "others"))
+
+
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory: pytest.TempPathFactory, lf_env: str) -> Workshop:
     made = Workshop(tmp_path_factory.mktemp("workshop"), lf_env)
