@@ -44,6 +44,7 @@ def append(task: "TaskDir", record: "dict[str, Any]") -> None:
     """Add a line to the task's history. Raises ApprovalError if that file is a symbolic link."""
     refuse_link(task.approvals)
     line = json.dumps(record, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
+    atomic.make_private_dir(task.path)  # a run directory elsewhere may be the task's first
     atomic.append_line(task.approvals, line, sync=True)
 
 

@@ -13,6 +13,7 @@ from loopai_trainer.host import locks
 from loopai_trainer.operations import commands, targets
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.records import Checkpoint, Plan
+from loopai_trainer.results.finish import ADAPTER_REMARK
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.worker.exporting import Exported
 from loopai_trainer.worker.exporting import export as export_checkpoint
@@ -95,4 +96,6 @@ def _note(run: RunDir, result: dict[str, Any], made: Exported) -> None:
     """Write the model's path into the stored result, which may have had none."""
     block = {key: value for key, value in result["result"].items() if key != "export_error"}
     block["export"] = "done" if made.needed else "none"
+    if made.needed:
+        block["warnings"] = [text for text in block.get("warnings") or () if text != ADAPTER_REMARK]
     atomic.write_json(run.result, {**result, "update_model_path": made.path, "result": block})

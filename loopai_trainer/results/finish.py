@@ -38,6 +38,7 @@ LOG_TAIL_BYTES = 512 * 1024
 METRIC_ROWS = 10_000
 """Rows in metrics.json, which other tools read whole; metrics.jsonl has them all."""
 STEP_LOSSES = 1000
+ADAPTER_REMARK = "the result is an adapter: it needs its base model, or trainer export, to be loaded alone"
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +80,8 @@ def finish(
         status, error = "failed", rule_error
     path, remarks = _update_model_path(status, analysis, evidence.artefact)
     exported, path, more = _exported(plan, status, analysis, export, path)
+    if path is not None and os.path.isfile(os.path.join(path, "adapter_config.json")):
+        remarks.append(ADAPTER_REMARK)
     analysis = replace(analysis, warnings=(*analysis.warnings, *ending.remarks, *remarks, *more))
     result = {**_write_files(run, plan, backend, ending, analysis, status, error), **exported}
     return {
@@ -212,8 +215,6 @@ def _update_model_path(status: Status, analysis: Analysis, artefact: Artefact | 
     remarks = []
     if chosen is None and path is not None:
         remarks.append("no checkpoint can be used, so the final weights are the result")
-    if path is not None and os.path.isfile(os.path.join(path, "adapter_config.json")):
-        remarks.append("the result is an adapter: it needs its base model, or an export, to be loaded alone")
     return path, remarks
 
 

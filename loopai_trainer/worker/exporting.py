@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import NamedTuple
 
 from loopai_trainer.errors import BackendMissing
 from loopai_trainer.files import atomic
@@ -14,11 +15,11 @@ from loopai_trainer.files.run_dir import RunDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from loopai_trainer.contract import Backend
-    from loopai_trainer.records import Checkpoint, Plan, Problem
+    from loopai_trainer.records import Checkpoint, Command, Plan, Problem
 
 LIMIT_S = 6 * 3600.0
 """No merge of a model that fits into a host's memory takes longer; a hanging one must not hold the run for ever."""
@@ -28,9 +29,12 @@ _LOG_LINES = 20
 
 
 class Exported:
-    """`path`: the model folder, None if there is none. `failed`: why, empty if it was made (or there was no need)."""
+    """`path`: the model folder, None if there is none. `failed`: why, empty if it was made (or there was no need).
 
-    __slots__ = ("failed", "needed", "path", "problems", "source")
+    `config_path`: the file that the command read, if it read one.
+    """
+
+    __slots__ = ("config_path", "failed", "needed", "path", "problems", "source")
 
     def __init__(
         self, source: str, path: str | None, failed: str = "", problems: Sequence[Problem] = (), needed: bool = True
@@ -40,11 +44,18 @@ class Exported:
         self.failed = failed
         self.problems = tuple(problems)
         self.needed = needed
+        self.config_path: str | None = None
 
     def data(self) -> dict[str, Any]:
         """The data of `export --json` and of `result.export_details`."""
         found = [{name: getattr(problem, name) for name in ("code", "message", "hint")} for problem in self.problems]
-        return {"source": self.source, "path": self.path, "verified": not self.failed, "checks": found}
+        return {
+            "source": self.source,
+            "path": self.path,
+            "config_path": self.config_path,
+            "verified": not self.failed,
+            "checks": found,
+        }
 
 
 def export(
@@ -56,6 +67,29 @@ def export(
     command = backend.export(plan, checkpoint, partial)
     if command is None:
         return Exported(checkpoint.path, checkpoint.path, needed=False)
+    files = {
+        os.path.join(run.exports, name): text for name, text in backend.export_files(plan, checkpoint, partial).items()
+    }
+    made = _made(_Export(run, plan, backend, checkpoint, command, files, target, partial), stopped)
+    made.config_path = next((path for path in files if os.path.isfile(path)), None)
+    return made
+
+
+class _Export(NamedTuple):
+    """`files`: path -> text of what the command reads."""
+
+    run: RunDir
+    plan: Plan
+    backend: Backend
+    checkpoint: Checkpoint
+    command: Command
+    files: Mapping[str, str]
+    target: str
+    partial: str
+
+
+def _made(job: _Export, stopped: Callable[[], bool]) -> Exported:
+    run, plan, backend, checkpoint, command, files, target, partial = job
     try:
         if os.path.isdir(target) and not backend.verify_export(plan, target):
             return Exported(checkpoint.path, target)
@@ -63,6 +97,8 @@ def export(
         if refused:
             return Exported(checkpoint.path, None, refused[0].message, refused)
         _clear(run, target, partial)
+        for path, text in files.items():
+            atomic.write_text(path, text)
         failed = _run(run, command, stopped)
         if failed:
             return Exported(checkpoint.path, None, failed)
@@ -89,7 +125,7 @@ def _clear(run: RunDir, target: str, partial: str) -> None:
         os.rename(target, f"{target}.damaged-{number}")
 
 
-def _run(run: RunDir, command: Any, stopped: Callable[[], bool]) -> str:
+def _run(run: RunDir, command: Command, stopped: Callable[[], bool]) -> str:
     """Why the command did not do its work; empty if it ended well."""
     from loopai_trainer.files import log_tail
     from loopai_trainer.host.asking import Stopped, run_program
@@ -105,4 +141,4 @@ def _run(run: RunDir, command: Any, stopped: Callable[[], bool]) -> str:
     said = [line for line in log_tail.tail(run.export_log, _LOG_LINES)[0] if line.strip()]
     errors = [line for line in said if "Error" in line or "Exception" in line]
     words = (errors or said)[-1:]
-    return f"the merger ended with exit status {code}" + (f": {words[0].strip()}" if words else "")
+    return f"the export ended with exit status {code}" + (f": {words[0].strip()}" if words else "")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ApprovedPlan,
         Artefact,
         Checkpoint,
+        Command,
         DataReport,
         Environment,
         EnvironmentSpec,
@@ -88,6 +89,11 @@ class LlamaFactorySft(Plain):
         if native.get("use_cpu") is True:
             return Placement("", settings.values.get("nproc_per_node") or 1)
         return super().placement(settings, native)
+
+    def result_block(self, settings: Settings, data: DataReport) -> dict[str, Any]:
+        """As for every supervised training; the merge of an adapter only if it is asked for."""
+        wanted = settings.values.get("export_huggingface") is True
+        return {**super().result_block(settings, data), "export_huggingface": wanted}
 
     def template_problems(
         self, template: Mapping[str, Any], lines: Mapping[str, int], versions: Versions
@@ -199,6 +205,30 @@ class LlamaFactorySft(Plain):
     def selection(self, plan: Plan) -> tuple[str | None, Mode | None]:
         """SFT goes by spec/001's order of metrics; the YAML names none of its own."""
         return None, None
+
+    def export(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | None:
+        """`llamafactory-cli export` for an adapter."""
+        from loopai_trainer.backends.llamafactory_sft.export import export
+
+        return export(plan, checkpoint, destination)
+
+    def export_files(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Mapping[str, str]:
+        """The YAML of that command."""
+        from loopai_trainer.backends.llamafactory_sft.export import export_files
+
+        return export_files(plan, checkpoint, destination)
+
+    def export_problems(self, plan: Plan, checkpoint: Checkpoint) -> list[Problem]:
+        """A quantised base, a changed vocabulary, changed base weights."""
+        from loopai_trainer.backends.llamafactory_sft.export import export_problems
+
+        return export_problems(plan, checkpoint)
+
+    def verify_export(self, plan: Plan, folder: str) -> list[Problem]:
+        """Against the base model's headers, config and generation settings, and the training's tokenizer."""
+        from loopai_trainer.backends.llamafactory_sft.export import verify_export
+
+        return verify_export(plan, folder)
 
     def explain_failure(self, log_tail: Sequence[str]) -> tuple[str, str] | None:
         """The first rank's own error, and what to do."""

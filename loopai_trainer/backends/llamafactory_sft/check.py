@@ -11,6 +11,7 @@ from loopai_trainer.backends.llamafactory_sft import disk, schedule
 from loopai_trainer.backends.llamafactory_sft.check_method import method_problems
 from loopai_trainer.backends.llamafactory_sft.coverage import FILE_KEYS, coverage_problems
 from loopai_trainer.backends.llamafactory_sft.deepspeed import deepspeed_problems
+from loopai_trainer.backends.llamafactory_sft.export import result_problems
 from loopai_trainer.backends.llamafactory_sft.json_paths import json_path_problems
 from loopai_trainer.backends.llamafactory_sft.launch import needs_torchrun
 from loopai_trainer.backends.llamafactory_sft.ranges import METRICS
@@ -46,6 +47,7 @@ def check(plan: Plan, versions: Versions, host: Host) -> list[Problem]:
     found = [*model.problems, *(problem for rule in rules for problem in rule(facts))]
     found += method_problems(native, model, versions)
     found += resume_plan_problems(plan)
+    found += result_problems(plan.result, native, model.config)
     limits, wrong = length_limits.of_plan(plan.loopai)
     found += [*wrong, *fit_problems(native, model.config, versions, allowed=limits.allow_template_mismatch)]
     return sorted(found, key=lambda problem: problem.severity)

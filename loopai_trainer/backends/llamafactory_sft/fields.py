@@ -24,4 +24,12 @@ FIELDS: tuple[Field, ...] = (
         ("TRAIN_DATASET_INFO",),
         aliases=("dataset_info",),
     ),
+    Field(
+        "export_huggingface",
+        "merge the chosen adapter into its base model after training",
+        None,
+        ("EXPORT_HUGGINGFACE",),
+        default=False,
+        kind="bool",
+    ),
 )

@@ -71,6 +71,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "save_total_limit": native.get("save_total_limit"),
         "load_best_model_at_end": native.get("load_best_model_at_end", False),
         "output_dir": native.get("output_dir"),
+        "export_huggingface": True if plan.result.get("export_huggingface") else None,
         "seed": native.get("seed"),
         "environment": f"{loopai['backend']['package']} {loopai['backend']['version']} ({loopai['backend']['python']})",
     }

@@ -106,3 +106,9 @@ def test_a_history_that_is_a_link_is_neither_read_nor_written(run, tmp_path):
     refused(lambda: approval_file.append(run.task, record()))
     refused(lambda: approval_file.history(run.task))
     assert (tmp_path / "other").read_text() == ""
+
+
+def test_the_first_record_of_a_task_whose_run_lies_elsewhere(tmp_path):
+    task = TaskDir(str(tmp_path / "out"), "t")
+    approval_file.append(task, record())
+    assert [one["version_id"] for one in approval_file.history(task)] == ["v1"]

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fakes.finished_runs import NAN, FinishedRun, ending, save_model, strict
@@ -14,6 +15,7 @@ from loopai_trainer.records import Problem
 from loopai_trainer.results import finish as finishing
 from loopai_trainer.results import page_curves, picture
 from loopai_trainer.results.finish import finish, log_tail, step_losses
+from loopai_trainer.rules import plan as plans
 
 CASES = Path(__file__).parents[2] / "cases" / "results"
 SFT = backends.get("llamafactory", "sft")
@@ -105,6 +107,23 @@ class TestCompleted:
         save_model(finished.checkpoints / "checkpoint-30", adapter=True)
         result = result_of(finished)
         assert any("adapter" in warning for warning in result["result"]["warnings"])
+
+    @pytest.mark.parametrize("failed", ["", "no room"])
+    def test_an_adapter_that_is_merged_on_request(self, finished, failed):
+        (finished.checkpoints / "checkpoint-30" / "model.safetensors").unlink()
+        save_model(finished.checkpoints / "checkpoint-30", adapter=True)
+        merged = str(save_model(finished.path / "exports" / "checkpoint-30"))
+        plan = finished.plan
+        finished.plan = plans.render(plan.loopai, {**plan.result, "export_huggingface": True}, plan.native)
+
+        def export(checkpoint):
+            assert checkpoint.name == "checkpoint-30"
+            return SimpleNamespace(path=None if failed else merged, failed=failed, needed=True)
+
+        result = strict(finish(finished.run, finished.plan, SFT, ending(), lambda: (), export))
+        assert (result["status"], result["update_model_path"]) == ("completed", None if failed else merged)
+        assert result["result"]["export"] == ("failed" if failed else "done")
+        assert not any("is an adapter" in warning for warning in result["result"]["warnings"])
 
     def test_a_cancel_that_came_too_late(self, finished):
         assert result_of(finished, cancelled=True)["status"] == "cancelled"
