@@ -23,7 +23,7 @@ from fakes.runs import PreparedRun, wait_for  # noqa: E402
 from loopai_trainer.host import environments  # noqa: E402
 from loopai_trainer.worker.observe import read_started  # noqa: E402
 
-LIMITS = {"loading": 0.05, "training": 0.03, "whole run": 0.01}
+LIMITS = {"loading": 0.03, "training": 0.03, "whole run": 0.01}
 LINES_A_SECOND = 100_000
 MEASURED_S = 6.0
 

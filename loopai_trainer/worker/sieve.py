@@ -6,18 +6,21 @@ A chatty training prints megabytes a second; searching bytes costs a hundredth o
 from collections.abc import Collection, Mapping, Sequence
 
 
-def marked_lines(block: bytes, marks: Collection[bytes]) -> list[bytes]:
-    """The lines of `block` (whole lines, the last without its end) that hold one of `marks`, in order, each once."""
+def marked_lines(block: bytes | bytearray, marks: Collection[bytes], size: int) -> list[bytes]:
+    """The lines in the first `size` bytes of `block` (whole lines, the last without its end) that hold one of `marks`,
+    in order, each once."""
     starts: dict[int, int] = {}
     for mark in marks:
-        at = block.find(mark)
+        # One byte is found at memory speed, ten times as fast as several: a mark should begin with a rare one.
+        first = block.find(mark[:1], 0, size)
+        at = block.find(mark, first, size) if first >= 0 else -1
         while at >= 0:
             start = block.rfind(b"\n", 0, at) + 1
-            end = block.find(b"\n", at)
-            end = len(block) if end < 0 else end
+            end = block.find(b"\n", at, size)
+            end = size if end < 0 else end
             starts[start] = end
-            at = block.find(mark, end)
-    return [block[start : starts[start]] for start in sorted(starts)]
+            at = block.find(mark, end, size)
+    return [bytes(block[start : starts[start]]) for start in sorted(starts)]
 
 
 def wanted_marks(marks: Mapping[str, Sequence[bytes]], kinds: Collection[str]) -> tuple[bytes, ...]:

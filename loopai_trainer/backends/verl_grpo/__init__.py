@@ -202,6 +202,13 @@ class VerlGrpo(Plain):
 
         return read_log(lines)
 
+    @property
+    def log_marks(self) -> Mapping[str, Sequence[bytes]]:
+        """What a line has to hold to be of interest (contract.MarksLog)."""
+        from loopai_trainer.backends.verl_grpo.log import MARKS
+
+        return MARKS
+
     def expected_examples(self, plan: Plan) -> Mapping[str, int]:
         """The approved rows, where verl reports all that it keeps."""
         from loopai_trainer.backends.verl_grpo.log import expected_examples

@@ -40,6 +40,17 @@ PHASES = tuple(
         (_BAR + r"Training Progress: ", "training"),
     )
 )
+MARKS: Mapping[str, tuple[bytes, ...]] = {
+    "phase": (
+        *(b"[validate_config] ", b"Started a local Ray", b"Generating train split: ", b"validate dataloader initialized"),
+        *(b"all initialize finished", b"Training Progress: "),
+    ),
+    "train_examples": (b"val dataset size: ",),
+    "validation_examples": (b"val dataset size: ",),
+    "total_steps": (b"Total training steps: ",),
+}
+"""Bytes without which a line says nothing of that kind (contract.MarksLog)."""
+
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -19,13 +19,15 @@ MARKS = (b"ab", b"b\x00", b"ccc")
     ],
 )
 def test_lines_with_a_mark_are_found_once_and_in_order(block, found):
-    assert marked_lines(block, MARKS) == found
+    assert marked_lines(block, MARKS, len(block)) == found
+    assert marked_lines(bytearray(block + b"\nab"), MARKS, len(block)) == found
 
 
 @given(st.lists(st.text("abc\x00\r", max_size=6).map(str.encode), max_size=12))
 def test_it_is_what_looking_at_every_line_gives(lines):
     expected = [line for line in lines if any(mark in line for mark in MARKS)]
-    assert marked_lines(b"\n".join(lines), MARKS) == expected
+    block = b"\n".join(lines)
+    assert marked_lines(block, MARKS, len(block)) == expected
 
 
 def test_marks_of_several_kinds_are_given_once():

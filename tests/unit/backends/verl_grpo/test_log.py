@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from fakes.verl_runs import NATIVE, verl_plan
 
-from loopai_trainer.backends.verl_grpo.log import expected_examples, read_log
+from loopai_trainer.backends.verl_grpo.log import MARKS, expected_examples, read_log
 
 CASES = Path(__file__).parents[3] / "cases" / "verl"
 RUNNER = "\x1b[36m(TaskRunnerV1 pid=12)\x1b[0m "
@@ -33,6 +33,18 @@ def test_a_whole_run():
         ("phase", "generating"),
         ("phase", "training"),
     ]
+
+
+@pytest.mark.parametrize("case", ["two_ranks", "too_few_gpus"])
+@pytest.mark.parametrize("kind", sorted(MARKS))
+def test_lines_without_a_mark_say_nothing_of_that_kind(case, kind):
+    def of_kind(lines):
+        return [value for name, value in facts(lines) if name == kind]
+
+    lines = recorded(case)
+    marked = [line for line in lines if any(mark.decode() in line for mark in MARKS[kind])]
+    assert of_kind(marked) == of_kind(lines)
+    assert len(marked) < len(lines) / 4
 
 
 def test_a_run_that_never_trained():
