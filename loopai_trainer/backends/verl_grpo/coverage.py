@@ -135,8 +135,11 @@ ENGINE_WORDS = (
 MODEL_WORDS = ("attn_implementation", "dtype", "hidden_act", "rope_type", "torch_dtype", "type")
 """Texts that `override_config` may hold, without a slash: with one, code is fetched from a hub."""
 
-RAY_KEYS = ("num_cpus", "num_gpus", "include_dashboard", "object_store_memory", "log_to_driver", "runtime_env")
-"""What a plan may tell ray.init."""
+RAY_KEYS = (
+    "num_cpus", "num_gpus", "include_dashboard", "object_store_memory", "log_to_driver",
+    "runtime_env.config.setup_timeout_seconds", "runtime_env.config.eager_install",
+)  # fmt: skip
+"""What a plan may tell ray.init. The rest of a runtime_env runs code (worker_process_setup_hook, mpi, image_uri)."""
 
 _PATH_LIKE = re.compile(r"[/~\\]|://|\.(?:py|json|ya?ml|jinja|txt|so)$")
 
@@ -218,8 +221,7 @@ def _open_place(key: str) -> str | None:
 def _open_problems(key: str, value: Any, place: str) -> Iterator[Problem]:
     name = key.rpartition(".")[2]
     if place == "ray_kwargs.ray_init":
-        first = key.removeprefix(f"{place}.").split(".")[0]
-        if first not in RAY_KEYS:
+        if key.removeprefix(f"{place}.") not in RAY_KEYS:
             message = f"'{key}': a plan may tell Ray only {', '.join(RAY_KEYS)}"
             yield _error("UNCOVERED_INPUT", message, f"remove {key}", key)
         return

@@ -14,13 +14,15 @@ from loopai_trainer.backends.verl_grpo.facts import Facts, error, reward_block, 
 from loopai_trainer.backends.verl_grpo.resume import plan_problems
 from loopai_trainer.backends.verl_grpo.schedule import saves
 from loopai_trainer.records import Problem
-from loopai_trainer.rules import dotted
+from loopai_trainer.rules import dotted, sinks
 
 TRAINED_BYTES = 12
 """A parameter in a checkpoint: float32 weights and two Adam moments. Measured, 0.9.1: 1.4 MB for 108,096 parameters."""
 EXPORTED_BYTES = 2
 """A parameter of an exported model, bfloat16; also of hf_model in a checkpoint."""
 _GB = 10**9
+_COLUMNS: Mapping[str, str] = {"data.prompt_key": "prompt", "data.reward_fn_key": "data_source"}
+"""Which columns of the prepared data are the prompt and the name of its data set: the ones that were judged."""
 
 
 def output_problems(facts: Facts) -> Iterator[Problem]:
@@ -46,6 +48,10 @@ def _identity(facts: Facts) -> Iterator[Problem]:
         elif facts.values.get(key) not in (value, [value]):
             message = f"'{key}' is {facts.values.get(key)!r}, the checked inputs need {value!r}"
             yield error("INPUT_MISMATCH", message, f"set {key} back, or prepare again", key)
+    for key, value in _COLUMNS.items():
+        if facts.values.get(key) not in (None, value):
+            message = f"'{key}' is {facts.values.get(key)!r}: training would read a column that was not checked"
+            yield error("INPUT_MISMATCH", message, f"set {key}: {value}, or leave it out", key)
     for key, value in run_folders(facts.run).items():
         if facts.values.get(key) != value:
             message = f"'{key}' is {facts.values.get(key)!r}, but results are looked for in {value}"
@@ -84,10 +90,11 @@ def _reward(facts: Facts) -> Iterator[Problem]:
 def _logger(facts: Facts) -> Iterator[Problem]:
     """Source: utils/tracking.py. verl's default wants a login at wandb; without `file` there are no metrics."""
     named = facts.values.names("trainer.logger")
-    others = [name for name in named if name not in LOGGER]
+    others = [name for name in named if name not in LOGGER and name not in sinks.PACKAGES]
     if others:
         message = f"'trainer.logger' names {', '.join(others)}: metrics would be sent to another service, or verl stops"
         yield error("LOGGER", message, "set trainer.logger: [console, file]", "trainer.logger")
+    yield from sinks.missing(named, facts.versions, "trainer.logger")
     if "file" not in named:
         message = "'trainer.logger' lacks file: no metrics could be read, and no checkpoint chosen"
         yield error("LOGGER", message, "set trainer.logger: [console, file]", "trainer.logger")

@@ -49,6 +49,9 @@ def judged(key, value):
         (f"{MODEL}.override_config._name_or_path", "x"), (f"{ACTOR}.optim.override_optimizer_config.x", "y"),
         ("trainer.v1.sampler.sampler_kwargs.file", "x"), ("ray_kwargs.ray_init.dashboard_host", "0.0.0.0"),
         ("ray_kwargs.ray_init.object_spilling_directory", "/x"),
+        ("ray_kwargs.ray_init.runtime_env.worker_process_setup_hook", "evil.run"),
+        ("ray_kwargs.ray_init.runtime_env.image_uri", "registry/image"), ("ray_kwargs.ray_init.runtime_env", "/env.yaml"),
+        ("ray_kwargs.ray_init.runtime_env.mpi.worker_entry", "evil"),
     ],
 )  # fmt: skip
 def test_what_the_hash_does_not_cover_is_refused(key, value):
@@ -63,6 +66,7 @@ def test_what_the_hash_does_not_cover_is_refused(key, value):
         (f"{ROLLOUT}.engine_kwargs.vllm.kv_cache_dtype", "fp8"), (f"{ROLLOUT}.engine_kwargs.vllm.enable_lora", False),
         (f"{ROLLOUT}.name", "vllm"), (f"{ACTOR}.strategy", "fsdp2"), (f"{ACTOR}.optim.lr", 1e-6), ("algorithm.adv_estimator", "grpo"),
         ("trainer.experiment_name", "a/b"), ("data.prompt_key", "prompt"), ("data.apply_chat_template_kwargs.effort", "high"),
+        ("ray_kwargs.ray_init.runtime_env.config.setup_timeout_seconds", 60),
         ("ray_kwargs.ray_init.num_gpus", 2), ("ray_kwargs.ray_init.include_dashboard", False), ("critic.enable", False),
         ("trainer.v1.sampler.sampler_kwargs.x", 1), ("trainer.something_new", 3), ("global_profiler.steps", [1, 2]),
     ],

@@ -48,6 +48,13 @@ def test_nothing_older_is_continued(run, mode):
     assert errors(run, native={"trainer.resume_mode": mode}) == ["RESUME_MODE"]
 
 
+@pytest.mark.parametrize(("key", "checked"), [("data.prompt_key", "prompt"), ("data.reward_fn_key", "data_source")])
+def test_columns_that_were_not_checked_are_not_trained_on(run, key, checked):
+    problem = one(run, "INPUT_MISMATCH", changes={key: "raw_prompt"})
+    assert problem.field == key and "'raw_prompt'" in problem.message
+    assert errors(run, changes={key: checked}) == []
+
+
 @pytest.mark.parametrize(
     "native",
     [
