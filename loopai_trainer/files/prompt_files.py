@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
@@ -97,19 +98,38 @@ class Spool:
             self.extra_types.observe(columns.extras)
             extras = pyarrow.array([to_json(extra) if extra else None for extra in columns.extras], pyarrow.string())
         arrays = [
-            _turns(contents, columns, count),
+            _turns(contents, columns),
             pyarrow.array(columns.data_sources, pyarrow.string()),
             *(pyarrow.array(texts or [""] * count, pyarrow.string()) for texts in (columns.abilities, columns.styles)),
             pyarrow.array(truths, pyarrow.string()),
             extras,
             pyarrow.array(positions, pyarrow.int64()),
         ]
-        table = pyarrow.Table.from_arrays(arrays, schema=_SPOOL)
+        self._add(pyarrow.Table.from_arrays(arrays, schema=_SPOOL))
+        return sizes
+
+    def add_questions(self, questions: Any, truths: Any, data_source: str, positions: Sequence[int]) -> array[int]:
+        """As `add`, of prompts of one user turn each and ground truths that are texts, both as Arrow arrays."""
+        count = len(questions)
+        nothing = pyarrow.repeat(pyarrow.scalar(""), count)
+        arrays = [
+            _as_turns(questions),
+            pyarrow.repeat(pyarrow.scalar(data_source), count),
+            nothing,
+            nothing,
+            truths,
+            pyarrow.nulls(count, pyarrow.string()),
+            _places(positions),
+        ]
+        self._add(pyarrow.Table.from_arrays(arrays, schema=_SPOOL))
+        sizes = pyarrow.compute.utf8_length(questions)
+        return array("I", sizes.buffers()[1].to_pybytes())[:count] if count else array("I")
+
+    def _add(self, table: Any) -> None:
         self._tables.append(table)
         self._bytes += table.nbytes
         if self._bytes >= GROUP_CHARACTERS:
             self._write()
-        return sizes
 
     def close(self) -> str:
         """Write what is left; gives the path."""
@@ -128,14 +148,33 @@ class Spool:
         self._tables, self._bytes = [], 0
 
 
-def _turns(contents: Any, columns: PromptColumns, count: int) -> Any:
-    if columns.turns:
-        roles = pyarrow.array(columns.roles, pyarrow.string())
-        ends = pyarrow.array(list(accumulate(columns.turns, initial=0)), pyarrow.int32())
-    else:
-        roles = pyarrow.repeat("user", count)
-        ends = pyarrow.array(range(count + 1), pyarrow.int32())
+def _turns(contents: Any, columns: PromptColumns) -> Any:
+    if not columns.turns:
+        return _as_turns(contents)
+    roles = pyarrow.array(columns.roles, pyarrow.string())
+    return _listed(roles, contents, pyarrow.array(list(accumulate(columns.turns, initial=0)), pyarrow.int32()))
+
+
+def _as_turns(contents: Any) -> Any:
+    """Prompts of one user turn each."""
+    return _listed(pyarrow.repeat("user", len(contents)), contents, _counted(len(contents) + 1))
+
+
+def _listed(roles: Any, contents: Any, ends: Any) -> Any:
     return pyarrow.ListArray.from_arrays(ends, pyarrow.StructArray.from_arrays([roles, contents], fields=list(_TURN)))
+
+
+def _counted(count: int) -> Any:
+    """0, 1, 2 ... as 32-bit integers."""
+    ones = pyarrow.repeat(pyarrow.scalar(1, pyarrow.int32()), count)
+    return pyarrow.compute.cumulative_sum(ones, start=-1)
+
+
+def _places(positions: Sequence[int]) -> Any:
+    if not isinstance(positions, range):
+        return pyarrow.array(positions, pyarrow.int64())
+    ones = pyarrow.repeat(pyarrow.scalar(1, pyarrow.int64()), len(positions))
+    return pyarrow.compute.cumulative_sum(ones, start=positions.start - 1)
 
 
 def spooled_prompts(path: str, rows: Sequence[int]) -> dict[int, list[tuple[str, str]]]:
@@ -161,15 +200,15 @@ def _spooled(source: Any) -> Iterator[Any]:
 class Target:
     """A Parquet file on its way into prepared_data. Use as a context manager: without `finish` it goes away."""
 
-    def __init__(self, folder: str, schema: Any = None, path: str | None = None) -> None:
-        """`path`: a file that is complete already, and only gets its name."""
+    def __init__(self, folder: str, schema: Any = None, compression: str = "none", path: str | None = None) -> None:
+        """`compression`: of Parquet (decision 13). `path`: a file that is complete already, and only gets its name."""
         self._folder = folder
         self.path = path or temporary(folder)
         self.rows = 0
         self._writer = None
         if path is None:
             self._writer = pyarrow.parquet.ParquetWriter(
-                self.path, schema, compression="snappy", use_dictionary=_dictionaries(schema), write_statistics=False
+                self.path, schema, compression=compression, use_dictionary=_dictionaries(schema), write_statistics=False
             )
         self._tables: list[Any] = []
         self._bytes = 0
@@ -282,7 +321,7 @@ def _converted(batch: Any, schema: Any, split: str, first: int, spool: Spool) ->
         )
     reward = pyarrow.StructArray.from_arrays([style, truth], fields=list(schema.field("reward_model").type))
     own = {
-        "index": pyarrow.array(range(first, first + count), pyarrow.int64()),
+        "index": _places(range(first, first + count)),
         "split": pyarrow.repeat(split, count),
         "source_position": columns["position"],
     }

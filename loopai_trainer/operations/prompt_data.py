@@ -24,8 +24,9 @@ from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations import prompt_manifest
 from loopai_trainer.operations.data_report import length_stats, report_text
 from loopai_trainer.operations.problem_tally import ProblemTally
+from loopai_trainer.operations.prompt_reader import PromptReader
 from loopai_trainer.operations.prompt_repeats import report_overlap, report_repeats, rows_in
-from loopai_trainer.operations.prompt_side import PromptReader, PromptSide
+from loopai_trainer.operations.prompt_side import PromptSide
 from loopai_trainer.operations.row_pass import Split
 from loopai_trainer.records import Counts, DataReport, InputFile, Problem, PromptFacts, Settings, Severity, SplitReport
 from loopai_trainer.rules import splitting
@@ -323,7 +324,9 @@ class _Job:
                 targets[parts[0].where] = Target(folder, path=side.native)
                 continue
             schema = native_schema(side.native) if side.native else converted_schema(side.spool)  # type: ignore[arg-type]
-            made = [(part.where, self._stack.enter_context(Target(folder, schema))) for part in parts]
+            # A native file was compressed as its owner wanted; what is converted is read once, like all snapshots.
+            packed = "snappy" if side.native else "none"
+            made = [(part.where, self._stack.enter_context(Target(folder, schema, packed))) for part in parts]
             flags = self._flags[index]
             if side.native:
                 flags = _over_file(side, flags)
@@ -355,15 +358,16 @@ class _Job:
         sources: Counter[str] = Counter()
         kinds: Counter[str] = Counter()
         markers: Counter[str] = Counter()
-        metadata: dict[str, None] = {}
+        combinations: dict[tuple[str, ...], None] = {}
         # A reused file was judged by the round that made it, whose answer markers it no longer has.
         for side in (side for side in self._sides if not side.reused):
             sources.update(side.data_sources)
             kinds.update(side.kinds)
             markers.update(side.markers)
-            metadata.update(side.metadata)
+            combinations.update(side.metadata)
         native = set(self._sides[0].adapters) == {"native"}
-        return PromptFacts(dict(sources), dict(kinds), dict(markers), native, tuple(metadata))
+        names = tuple(dict.fromkeys(name for combination in combinations for name in combination))
+        return PromptFacts(dict(sources), dict(kinds), dict(markers), native, names, tuple(combinations))
 
     def _write_report(self, outcome: str) -> None:
         files = [side.facts for side in self._sides]

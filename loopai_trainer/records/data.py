@@ -63,7 +63,9 @@ class PromptFacts:
 
     `data_sources`: the column of that name. `answer_kinds`: type of the ground truth (str, int, float, bool, list,
     dict). `markers`: explicit answer markers in the source's answers (`####`, `boxed`, ...). `native`: the source had
-    verl's own columns. `metadata`: names that the source gives itself (dataset, benchmark, task), lower case.
+    verl's own columns. `metadata`: names that rows give themselves (dataset, benchmark, task), lower case; of all rows
+    that were converted. `named_together`: the different combinations of them that rows have; an empty one means that
+    some row gives none, or that there are more combinations than are kept.
     """
 
     data_sources: Mapping[str, int]
@@ -71,6 +73,7 @@ class PromptFacts:
     markers: Mapping[str, int]
     native: bool
     metadata: tuple[str, ...] = ()
+    named_together: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,8 +152,9 @@ def _recommended(facts: PromptFacts) -> tuple[str, str]:
     by_name = _named_presets((*names, *facts.data_sources))
     by_marker = {_MARKERS[marker]: marker for marker, count in facts.markers.items() if count and marker in _MARKERS}
     if len(by_name) == 1 and set(by_marker) <= set(by_name):
-        # All rows have to agree: either each data_source is such a name, or each name that the data give themselves.
-        if any(names and all(_named_presets([name]) for name in names) for names in (facts.data_sources, names)):
+        # All rows have to agree: either each data_source is such a name, or each row names itself, by such names alone.
+        own = names if all(set(names).intersection(together) for together in facts.named_together) else []
+        if any(names and all(_named_presets([name]) for name in names) for names in (facts.data_sources, own)):
             preset, name = next(iter(by_name.items()))
             return preset, f"recommended: the data name themselves '{name}'"
     elif not by_name and len(by_marker) == 1:

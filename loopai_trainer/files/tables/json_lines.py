@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
+from typing import TypeVar
 
 import orjson
 
@@ -15,8 +16,12 @@ BOM = b"\xef\xbb\xbf"
 _MARK = int.from_bytes(os.urandom(8)) >> 2
 _BETWEEN = b",%d," % _MARK
 _TOGETHER_BYTES = 1 << 17
+WHOLE_BYTES = 1 << 20
+"""So many bytes of lines are read as a whole: each costs as many calls, and one odd line makes all of it costly."""
 _CLOSELY = 256
 """So many rows are given at a time when each line is looked at: faults take more memory than the lines they are of."""
+
+Block = TypeVar("Block", bound=Sized)
 
 
 class JsonLines(SourceTable):
@@ -30,11 +35,28 @@ class JsonLines(SourceTable):
 
     def batches(self) -> Iterator[Batch]:
         """(lines, decoded rows or Faults); see SourceTable."""
+        yield from self._read(None)
+
+    def blocks_or_batches(self, whole: Callable[[bytes], Block | None]) -> Iterator[tuple[range, Block] | Batch]:
+        """As `batches`, but some lines at a time (joined by LF) are first given to `whole`.
+
+        What it makes of them, one item a line, is yielded with their numbers; if that is None, they are read as ever.
+        """
+        yield from self._read(whole)
+
+    def _read(self, whole: Callable[[bytes], Block | None] | None) -> Iterator[tuple[range, Block] | Batch]:
         position, offset = 0, 0
-        for text in self._texts():
+        for text in self._texts(None if whole is None else WHOLE_BYTES):
             if text is None:
                 position += 1
-                yield (position,), [_too_long()]
+                too_long: list[object] = [_too_long()]
+                yield (position,), too_long
+                continue
+            block = whole(text) if whole is not None and self._newline == b"\n" else None
+            if block is not None:
+                yield range(position + 1, position + 1 + len(block)), block
+                position += len(block)
+                offset += len(text) + 1
                 continue
             for some in _cut(text, self._newline):
                 values = _parsed(some, self._newline)
@@ -65,10 +87,10 @@ class JsonLines(SourceTable):
         if values:
             yield lines, values
 
-    def _texts(self) -> Iterator[bytes | None]:
+    def _texts(self, block_bytes: int | None) -> Iterator[bytes | None]:
         # Whole lines, as many as a block ends; None stands for a line that is too long to be held in memory.
         tail, skipping, first = b"", False, True
-        for block in self.blocks():
+        for block in self.blocks(block_bytes):
             if first:
                 first = False
                 if block.startswith(BOM):

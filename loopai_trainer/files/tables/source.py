@@ -44,10 +44,10 @@ class SourceTable:
         """What `rows` gives, as many at a time as were decoded together; none is empty."""
         raise NotImplementedError
 
-    def blocks(self) -> Iterator[bytes]:
-        """The file's bytes. Raises OSError."""
+    def blocks(self, size: int | None = None) -> Iterator[bytes]:
+        """The file's bytes, `size` (None: BLOCK_BYTES) at a time. Raises OSError."""
         with open(self.path, "rb", buffering=0) as file:
-            while block := file.read(BLOCK_BYTES):
+            while block := file.read(size or BLOCK_BYTES):
                 self._digest.update(block)
                 self.bytes_read += len(block)
                 yield block

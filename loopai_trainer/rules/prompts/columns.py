@@ -12,7 +12,6 @@ from typing import Any
 from loopai_trainer.records import Rejection
 from loopai_trainer.rules.prompts import records
 from loopai_trainer.rules.prompts.adapters import DEFAULT_DATA_SOURCE, REPLY_OUT, UNNAMED, PromptCheck
-from loopai_trainer.rules.prompts.leaks import MIN_SOLUTION_CHARACTERS
 from loopai_trainer.rules.prompts.prompt_row import PromptRow
 
 _SPECIAL = frozenset(
@@ -22,9 +21,13 @@ _SPECIAL = frozenset(
         *("input", "history", "reward_model", "data_source", "ability", "extra_info"),
     )
 )
-_ANSWER_MARKS = ("\\box", "\\fbox", "</", "nswer", "NSWER", "答案")
-_PROMPT_MARKS = ("####", "\\box", "\\fbox", "nswer", "NSWER")
-_LONGEST_NUMBER = 18
+ANSWER_MARKS = ("\\box", "\\fbox", "</", "nswer", "NSWER", "答案")
+"""Texts with one of them get a close look: an answer of that kind may stand there."""
+PROMPT_MARKS = ("####", "\\box", "\\fbox", "nswer", "NSWER")
+"""As above, of prompts. The first one also tells that a prompt holds a whole solution whose answer is marked by it."""
+ANSWER_LINE = "\n#### "
+LONGEST_NUMBER = 18
+"""Digits of an answer that needs no close look; fewer characters than a solution that must not stand in the prompt."""
 
 
 @dataclass(slots=True)
@@ -87,6 +90,35 @@ class _Plain:
     answers: list[str]
     stated: bool
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TwoTexts:
+    """Records whose prompt is one text and whose answer stands in another; each names a key.
+
+    `stated`: a bare number as the answer's text is an answer too, not only one behind `####`.
+    """
+
+    adapter: str
+    question: str
+    answer: str
+    stated: bool
+
+
+def two_texts(record: dict[str, Any], adapter: str) -> TwoTexts | None:
+    """What a record is, by its keys, if they leave no doubt that it is of that kind."""
+    shape = _TWO_TEXTS.get(_SPECIAL.intersection(record))
+    return shape if shape is not None and adapter in ("auto", shape.adapter) else None
+
+
+_TWO_TEXTS = {
+    frozenset((shape.question, shape.answer)): shape
+    for shape in (
+        TwoTexts("qa", "question", "answer", stated=True),
+        TwoTexts("qa", "problem", "answer", stated=True),
+        TwoTexts("alpaca", "instruction", "output", stated=False),
+    )
+}
 
 
 def quick_columns(
@@ -193,28 +225,26 @@ _READERS: dict[frozenset[str], tuple[str, Callable[[Sequence[Any]], _Plain]]] = 
 def _numbers(plain: _Plain) -> list[str | None]:
     """The answer of each row that is a plain number behind `####` (or alone, if that states it); None: look closely."""
     answers = plain.answers
-    ends = [answer.rpartition("\n#### ")[2] for answer in answers]
+    ends = [answer.rpartition(ANSWER_LINE)[2] for answer in answers]
     truths: list[str | None] = [
-        end if end.isdigit() and end.isascii() and len(end) <= _LONGEST_NUMBER else None for end in ends
+        end if end.isdigit() and end.isascii() and len(end) <= LONGEST_NUMBER else None for end in ends
     ]
     if not plain.stated:
         truths = [
             None if truth is not None and len(truth) == len(answer) else truth
             for truth, answer in zip(truths, answers, strict=True)
         ]
-    for texts, marks in ((answers, _ANSWER_MARKS), (plain.questions, _PROMPT_MARKS)):
+    for texts, marks in ((answers, ANSWER_MARKS), (plain.questions, PROMPT_MARKS)):
         together = "\0".join(texts)
         # One rare character is looked for several times as fast as a word.
         for mark in [mark for mark in marks if mark[0] in together and mark in together]:
             for index, text in enumerate(texts):
                 if mark in text:
                     truths[index] = None
-    unsure = [
-        len(question) >= len(answer) >= MIN_SOLUTION_CHARACTERS and answer in question
-        for question, answer in zip(plain.questions, answers, strict=True)
-    ]
-    if any(unsure) or not all(map(str.strip, plain.questions)):
+    # No solution is looked for in its prompt: one that a truth was read from here is a number alone, and too short for
+    # that, or holds `####`, as the prompt would too.
+    if not all(map(str.strip, plain.questions)):
         for index, question in enumerate(plain.questions):
-            if unsure[index] or not question.strip():
+            if not question.strip():
                 truths[index] = None
     return truths

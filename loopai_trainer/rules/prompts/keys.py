@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import struct
+import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from loopai_trainer.rules.rows.folding import fold_all
 
-TextKeys = Callable[[Iterable[str]], "array[int]"]
-"""Folded texts -> their unsigned 64-bit keys."""
 
-_FIRST_8 = struct.Struct(">Q")
+class TextKeys(Protocol):
+    """Folded texts -> their unsigned 64-bit keys."""
+
+    def __call__(self, texts: Iterable[str]) -> array[int]:
+        """The key of each text."""
+
+    def of_utf8(self, texts: Iterable[bytes]) -> array[int]:
+        """The same of texts as UTF-8."""
 
 
 def text_keys(seed: int | None) -> TextKeys:
@@ -21,15 +27,39 @@ def text_keys(seed: int | None) -> TextKeys:
     With a seed they are the same on every machine; without one they hold for this process, and cost less. Two
     different prompts of ten million get the same key with a probability of about 3e-6.
     """
-    if seed is None:
-        return _own_keys
-    start = f"{seed}\0".encode()
+    return _OwnKeys() if seed is None else _SeededKeys(seed)
 
-    def seeded(texts: Iterable[str]) -> array[int]:
-        sha256, first_8 = hashlib.sha256, _FIRST_8.unpack_from
-        return array("Q", [first_8(sha256(start + text.encode()).digest())[0] for text in texts])
 
-    return seeded
+class _SeededKeys:
+    """The first eight bytes of the SHA-256 of seed, NUL and text."""
+
+    def __init__(self, seed: int) -> None:
+        # A copy costs half of what a new hash does with OpenSSL 3, which looks its algorithm up by name each time.
+        self._copy = hashlib.sha256(f"{seed}\0".encode()).copy
+
+    def __call__(self, texts: Iterable[str]) -> array[int]:
+        return self.of_utf8(map(str.encode, texts))
+
+    def of_utf8(self, texts: Iterable[bytes]) -> array[int]:
+        copy, digests = self._copy, []
+        for text in texts:
+            digest = copy()
+            digest.update(text)
+            digests.append(digest.digest())
+        keys = array("Q", b"".join(digests))[::4]
+        if sys.byteorder == "little":
+            keys.byteswap()
+        return keys
+
+
+class _OwnKeys:
+    """What Python itself hashes texts to."""
+
+    def __call__(self, texts: Iterable[str]) -> array[int]:
+        return array("Q", array("q", map(hash, texts)).tobytes())
+
+    def of_utf8(self, texts: Iterable[bytes]) -> array[int]:
+        return self(map(bytes.decode, texts))
 
 
 def single_texts(contents: list[str]) -> list[str]:
@@ -53,7 +83,3 @@ def joined_texts(prompts: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
 def answer_keys(truths: Iterable[object]) -> array[int]:
     """Keys of ground truths, by which contradictions are found; they hold for this process."""
     return array("q", [hash(truth) if type(truth) is str else hash(repr(truth)) for truth in truths])
-
-
-def _own_keys(texts: Iterable[str]) -> array[int]:
-    return array("Q", array("q", map(hash, texts)).tobytes())

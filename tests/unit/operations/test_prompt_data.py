@@ -371,6 +371,45 @@ def test_metadata_that_the_source_names_itself(tmp_path):
     assert report.prompts.metadata == ("gsm8k", "math")
 
 
+@pytest.mark.parametrize("odd", [{}, {"dataset": "orca"}, {"nested": {"x": 1}}, {"metadata": {"task": "orca"}}])
+def test_the_last_row_counts_too_for_what_all_rows_name(tmp_path, odd):
+    rows = [qa(n, dataset="GSM8K") for n in range(3000)]
+    rows += [qa(3000, dataset="gsm8k"), qa(3001, **odd)]
+    prompts = prepare(tmp_path / "run", write_lines(tmp_path / "a.jsonl", rows)).prompts
+    last = ("orca",) if "orca" in str(odd) else ()
+    assert prompts.named_together == (("gsm8k",), last)
+    assert prompts.metadata == ("gsm8k", *last)
+    again = prepare(tmp_path / "same", write_lines(tmp_path / "b.jsonl", rows[:-1])).prompts
+    assert again.named_together == (("gsm8k",),)
+
+
+def test_more_names_than_are_kept_are_none(tmp_path):
+    rows = [qa(n, source=f"site {n}") for n in range(99)]
+    prompts = prepare(tmp_path / "run", write_lines(tmp_path / "a.jsonl", rows)).prompts
+    assert len(prompts.named_together) == 21
+    assert prompts.named_together[-1] == ()
+
+
+def test_lines_of_all_kinds_end_as_the_same_rows_in_a_list(tmp_path):
+    odd = [
+        {"question": "", "answer": "5"},
+        qa(7, answer="1,234"),
+        qa(8, id=5),
+        {"problem": "q?", "answer": "\\boxed{3}"},
+    ]
+    rows = [qa(n) for n in range(3000)] + odd + [qa(n) for n in range(2990, 5000)]
+    (tmp_path / "b.json").write_text(json.dumps(rows))
+    one = prepare(tmp_path / "one", write_lines(tmp_path / "a.jsonl", rows))
+    two = prepare(tmp_path / "two", tmp_path / "b.json")
+    assert one.prompts == two.prompts
+    assert one.problem_counts == two.problem_counts
+    for where in ("train", "validation"):
+        strip = [{**row, "extra_info": row["extra_info"]["index"]} for row in rows_of(one, where)]
+        assert strip == [{**row, "extra_info": row["extra_info"]["index"]} for row in rows_of(two, where)]
+        assert one.split(where).counts == two.split(where).counts
+        assert one.split(where).lengths == two.split(where).lengths
+
+
 def test_records_that_name_no_data_source_are_told_of(tmp_path):
     report = prepare(tmp_path / "run", write_lines(tmp_path / "a.jsonl", [qa(n) for n in range(20)]))
     assert report.prompts.data_sources == {"generated": 20}

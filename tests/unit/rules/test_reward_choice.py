@@ -214,3 +214,11 @@ class TestKwargs:
     def test_refused(self, given):
         error = refused("REWARD_KWARGS_INVALID", settings(verl_reward_kwargs=given), NATIVE)
         assert "environment variable X" in error.message
+
+
+@pytest.mark.parametrize("together", [(("gsm8k",), ()), (("gsm8k",), ("math",))])
+def test_rows_that_name_no_data_set_keep_names_from_deciding(together):
+    named = PromptFacts({"generated": 6}, {"str": 6}, {}, False, ("gsm8k", "math"), together)
+    refused("REWARD_AMBIGUOUS", settings(), named)
+    agreed = PromptFacts({"generated": 6}, {"str": 6}, {}, False, ("gsm8k", "math"), (("gsm8k",), ("gsm8k", "math")))
+    assert choose(settings(), agreed).preset == "gsm8k_exact"

@@ -39,3 +39,9 @@ def test_answers_of_all_kinds_have_keys():
     keys = answer_keys(["a", ["a"], {"t": "a"}, 7, "a"])
     assert keys[0] == keys[4]
     assert len(set(keys)) == 4
+
+
+@pytest.mark.parametrize("seed", [None, 42])
+def test_texts_have_the_same_keys_as_utf8(seed):
+    texts = ["", "a", "Was 5?", "\N{CJK UNIFIED IDEOGRAPH-4E02}" * 99]
+    assert text_keys(seed).of_utf8([text.encode() for text in texts]) == text_keys(seed)(texts)
