@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from loopai_trainer.errors import TrainerError
+from loopai_trainer.errors import SettingsError, TrainerError
 from loopai_trainer.files import hashing, result_file, run_index, safetensors
 from loopai_trainer.files.run_dir import RunDir, TaskDir
 from loopai_trainer.operations import sources
-from loopai_trainer.records import Plan, Problem, Settings
+from loopai_trainer.records import Plan, Problem, Settings, Severity
 from loopai_trainer.rules import dotted
 from loopai_trainer.rules import plan as plans
 
@@ -45,7 +45,10 @@ class Round(NamedTuple):
 
 
 def begin(resolved: sources.Resolved, run: RunDir, environ: Mapping[str, str]) -> Round:
-    """What the settings allow to be taken over; nothing for a framework without rounds, or in a first round."""
+    """What the settings allow to be taken over; nothing for a framework without rounds, or in a first round.
+
+    Raises SettingsError if the previous round's model cannot be gone on with and no other one is named.
+    """
     settings = resolved.settings
     if "verl_inherit_previous_config" not in settings.values:
         return Round(settings)
@@ -147,8 +150,14 @@ def _promoted(settings: Settings, previous: Previous) -> tuple[Settings, list[Pr
         return Settings(values, origins), [], [f"the model is the one that round {version} exported"]
     message = f"the model of round {version} is not taken over: {why}"
     hint = f"trainer export {version}, or name the model with --model"
-    field = "verl_use_previous_best_model"
-    return settings, [Problem("warning", "PREVIOUS_MODEL_NOT_USED", "model", message, hint, field=field)], []
+    field, other = "verl_use_previous_best_model", settings.text(_MODEL)
+    severity: Severity = "warning" if other else "error"
+    told = Problem(severity, "PREVIOUS_MODEL_NOT_USED", "model", message, hint, field=field)
+    if not other:
+        raise SettingsError(
+            f"{message}; and no other one is named", code="SETTINGS_MISSING", hint=hint, problems=[told]
+        )
+    return settings, [told], []
 
 
 def _is_this_calls(settings: Settings, name: str) -> bool:

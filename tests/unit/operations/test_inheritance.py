@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fakes.safetensors_files import write_safetensors
 
+from loopai_trainer.errors import SettingsError
 from loopai_trainer.files.run_dir import RunDir, TaskDir
 from loopai_trainer.operations import inheritance, sources
 from loopai_trainer.rules import plan as plans
@@ -167,9 +168,20 @@ def test_a_model_that_is_not_whole_is_not_promoted_and_that_is_said(task, model,
 
 def test_a_failed_export_is_not_promoted(task):
     finished(task, "first", model=None)
-    begun, _ = begin(task)
+    begun, _ = begin(task, state={"trainer": {"train_input_model_name": "/the/first/model"}})
     assert "it has none" in begun.warnings[0].message
     assert begun.warnings[0].hint.startswith("trainer export first")
+
+
+def test_without_another_model_the_reason_why_it_is_not_promoted_is_the_refusal(task, model):
+    no_config(model)
+    finished(task, "first", model=model)
+    with pytest.raises(SettingsError, match=r"not taken over: .* has no config.json; and no other one") as refused:
+        begin(task)
+    assert refused.value.code == "SETTINGS_MISSING"
+    assert [(p.severity, p.code) for p in refused.value.problems] == [("error", "PREVIOUS_MODEL_NOT_USED")]
+    assert "--model" in refused.value.hint
+    assert begin(task, train_input_model_name="/mine")[0].settings.text("train_input_model_name") == "/mine"
 
 
 def test_validation_data_that_changed_are_not_reused(task, model):
