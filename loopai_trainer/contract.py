@@ -84,6 +84,9 @@ class Backend(Protocol):
     def placement(self, settings: Settings, native: Mapping[str, Any]) -> Placement:
         """The devices that the plan asks for and its training processes on this host."""
 
+    def launch_env(self, settings: Settings, run: str) -> tuple[dict[str, str], tuple[str, ...]]:
+        """(loopai.launch.env, loopai.launch.pass_env) that the settings ask for; `run`: the run directory."""
+
     def reserved(self, settings: Settings, data: DataReport) -> dict[str, Any]:
         """What the `loopai` block holds besides, such as `reward`. Raises ConfigError for what nobody may guess."""
 

@@ -43,6 +43,12 @@ class Plain:
         named = [device for device in devices.split(",") if device.strip()]
         return Placement(devices, settings.values.get("nproc_per_node") or max(1, len(named)))
 
+    def launch_env(self, settings: Settings, run: str) -> tuple[dict[str, str], tuple[str, ...]]:
+        """What the places for metrics need that the settings name."""
+        from loopai_trainer.rules import sinks
+
+        return sinks.launch_env(settings, run)
+
     def reserved(self, settings: Settings, data: DataReport) -> dict[str, Any]:
         """Nothing besides."""
         return {}

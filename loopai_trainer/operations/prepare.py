@@ -243,7 +243,9 @@ def _plan(
         "framework": settings.text("train_framework"),
         "stage": settings.text("train_stage"),
         "backend": backend_block(resolved, native, run, environment, versions),
-        "launch": _launch_block(settings, backend.placement(settings, native), environ),
+        "launch": _launch_block(
+            settings, backend.placement(settings, native), environ, backend.launch_env(told, run.path)
+        ),
         **parts.reserved,
         "inputs": {
             **split_entries(parts.data),
@@ -272,15 +274,21 @@ def backend_block(
     }
 
 
-def _launch_block(settings: Settings, placement: Placement, environ: Mapping[str, str]) -> dict[str, Any]:
+def _launch_block(
+    settings: Settings,
+    placement: Placement,
+    environ: Mapping[str, str],
+    wanted: tuple[dict[str, str], tuple[str, ...]],
+) -> dict[str, Any]:
+    env, pass_env = wanted
     return {
         "executor": "local" if settings.values["trainer_persistent_worker"] else "inline",
         "devices": placement.devices,
         "nodes": 1,
         "nproc_per_node": placement.processes,
         "host_env": host_env.pinned(environ),
-        "env": {},
-        "pass_env": [],
+        "env": env,
+        "pass_env": list(pass_env),
     }
 
 

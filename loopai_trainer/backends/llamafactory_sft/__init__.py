@@ -95,6 +95,11 @@ class LlamaFactorySft(Plain):
         wanted = settings.values.get("export_huggingface") is True
         return {**super().result_block(settings, data), "export_huggingface": wanted}
 
+    def launch_env(self, settings: Settings, run: str) -> tuple[dict[str, str], tuple[str, ...]]:
+        """SwanLab's mode is a native key here."""
+        env, pass_env = super().launch_env(settings, run)
+        return {name: value for name, value in env.items() if name != "SWANLAB_MODE"}, pass_env
+
     def template_problems(
         self, template: Mapping[str, Any], lines: Mapping[str, int], versions: Versions
     ) -> list[Problem]:

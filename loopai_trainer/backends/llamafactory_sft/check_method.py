@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loopai_trainer.backends.llamafactory_sft.deepspeed import deepspeed_config, zero_stage
+from loopai_trainer.backends.llamafactory_sft.launch import reporters
 from loopai_trainer.files.model_folder import ModelFolder, module_names
 from loopai_trainer.records import Problem, Severity, Versions
+from loopai_trainer.rules import sinks
 
 PACKAGES: Mapping[str, str] = {
     "deepspeed": "deepspeed",
@@ -18,19 +20,12 @@ PACKAGES: Mapping[str, str] = {
     "use_apollo": "apollo-torch",
     "use_badam": "badam",
     "use_adam_mini": "adam-mini",
-    "use_swanlab": "swanlab",
     "plot_loss": "matplotlib",
     "predict_with_generate": "jieba",
 }
 """Key -> distribution that it demands. Source: hparams/parser.py `_check_extra_dependencies`, 0.9.5."""
 
 QUANTIZERS: Mapping[str, str] = {"bnb": "bitsandbytes", "hqq": "hqq", "eetq": "eetq"}
-REPORTERS: Mapping[str, str] = {
-    "wandb": "wandb",
-    "tensorboard": "tensorboard",
-    "swanlab": "swanlab",
-    "mlflow": "mlflow",
-}
 DEQUANTIZED = ("mxfp4", "fp8")
 """Formats that LLaMA-Factory turns back into plain weights, so that ZeRO-3 can have them (quantization.py, 0.9.5)."""
 
@@ -106,12 +101,26 @@ def _packages(native: Mapping[str, Any], versions: Versions) -> Iterator[Problem
     if native.get("quantization_bit") is not None:
         method = str(native.get("quantization_method", "bnb"))
         needed.append(("quantization_bit", QUANTIZERS.get(method, method)))
-    reporters = native.get("report_to")
-    for name in reporters if isinstance(reporters, list) else [reporters]:
-        if isinstance(name, str) and name in REPORTERS:
-            needed.append(("report_to", REPORTERS[name]))
     for key, package in needed:
         if package not in versions.distributions:
             message = f"'{key}' needs the package {package}, which the training environment does not hold"
             hint = f"install {package} in that environment, or remove {key}"
             yield Problem("error", "PACKAGE_MISSING", "environment", message, hint, field=key)
+    yield from _reporters(native, versions)
+
+
+def _reporters(native: Mapping[str, Any], versions: Versions) -> Iterator[Problem]:
+    """Source: transformers 5.6, `get_reporting_integration_callbacks`; SwanLab draws what is local with swanboard."""
+    names = reporters(native)
+    if "all" in names:
+        message = "'report_to' is 'all': metrics would go wherever some installed package sends them"
+        yield _problem("error", "REPORT_TO", message, "name what you want, or set report_to: none", "report_to")
+    told = native.get("report_to")
+    told = told if isinstance(told, list) else [told]
+    yield from sinks.missing([name for name in names if name in told], versions, "report_to")
+    yield from sinks.missing([name for name in names if name not in told], versions, "use_swanlab")
+    is_local = native.get("use_swanlab") is True and native.get("swanlab_mode") == "local"
+    if is_local and "swanlab" in versions.distributions and "swanboard" not in versions.distributions:
+        message = "'swanlab_mode' local needs the package swanboard, which the training environment does not hold"
+        hint = "pip install 'swanlab[dashboard]' in that environment, or set report_online"
+        yield Problem("error", "PACKAGE_MISSING", "environment", message, hint, field="swanlab_mode")

@@ -10,6 +10,7 @@ from typing import Any
 from loopai_trainer.backends.llamafactory_sft import schedule
 from loopai_trainer.host.devices import parse_devices
 from loopai_trainer.records import DataReport, LaunchPaths, Model, Settings
+from loopai_trainer.rules import sinks
 
 FIRST_KEYS = (
     "model_name_or_path", "stage", "do_train", "finetuning_type",
@@ -21,6 +22,7 @@ FIRST_KEYS = (
     "lr_scheduler_type", "warmup_ratio", "warmup_steps", "bf16", "fp16", "use_cpu", "seed",
     "eval_strategy", "eval_steps", "per_device_eval_batch_size",
     "logging_steps", "logging_nan_inf_filter", "disable_tqdm", "plot_loss", "report_to",
+    "run_name", "project", "use_swanlab", "swanlab_project", "swanlab_run_name", "swanlab_mode", "swanlab_logdir",
     "save_strategy", "save_steps", "save_total_limit", "save_only_model", "load_best_model_at_end",
 )  # fmt: skip
 """Reading order; other keys of the template follow in its own order."""
@@ -68,6 +70,7 @@ def draft(
     """The native keys, in reading order. The same arguments give the same mapping."""
     native = {key: value for key, value in base.items() if key not in _DATA_KEYS}
     native.update(_inputs(data, model, paths))
+    native.update(_sinks(settings, paths))
     for key, value in _DEFAULTS.items():
         native.setdefault(key, value)
     if native.get("finetuning_type") == "lora":
@@ -93,6 +96,27 @@ def _inputs(data: DataReport, model: Model, paths: LaunchPaths) -> dict[str, Any
         chosen["dataset_dir"] = os.path.dirname(data.registry.path)
     if data.split("validation") is not None:
         chosen["eval_dataset"] = "validation"
+    return chosen
+
+
+def _sinks(settings: Settings, paths: LaunchPaths) -> dict[str, Any]:
+    """Further places for metrics; nothing where none is asked for. SwanLab by LLaMA-Factory's own keys (spec/000)."""
+    names = sinks.asked(settings)
+    if not names:
+        return {}
+    task = settings.text("task_id") or "default"
+    chosen: dict[str, Any] = {
+        "report_to": [name for name in names if name != "swanlab"] or "none",
+        "run_name": settings.text("trainer_version_id") or os.path.basename(paths.run),
+    }
+    if "trackio" in names:
+        chosen["project"] = task
+    if "swanlab" in names:
+        chosen["use_swanlab"] = True
+        chosen["swanlab_project"] = settings.text("train_input_swanlab_project") or sinks.PROJECT
+        chosen["swanlab_run_name"] = chosen["run_name"]
+        chosen["swanlab_mode"] = "cloud" if settings.values.get("report_online") is True else "local"
+        chosen["swanlab_logdir"] = os.path.join(paths.metrics, "swanlab")
     return chosen
 
 

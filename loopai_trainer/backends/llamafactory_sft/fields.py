@@ -1,6 +1,7 @@
 """The settings that only this backend knows."""
 
 from loopai_trainer.records import Field
+from loopai_trainer.rules import sinks
 
 FIELDS: tuple[Field, ...] = (
     Field(
@@ -32,4 +33,5 @@ FIELDS: tuple[Field, ...] = (
         default=False,
         kind="bool",
     ),
+    *sinks.fields(),
 )

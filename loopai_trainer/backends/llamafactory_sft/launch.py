@@ -5,7 +5,7 @@ Light on purpose: the worker imports it before training's exec.
 
 import os
 
-from loopai_trainer.rules import host_env, launch_env
+from loopai_trainer.rules import host_env, launch_env, sinks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def environment(plan: "Plan", paths: "LaunchPaths", inherited: "Mapping[str, str
     env = {name: value for name, value in env.items() if name not in OWNED}
     env["PATH"] = os.path.dirname(plan.loopai["backend"]["python"]) + os.pathsep + SYSTEM_PATH
     env.update(_folders(paths))
+    env.update(sinks.folders(reporters(plan.native), paths.metrics))
     env.update(
         HF_HUB_OFFLINE="1",
         HF_DATASETS_OFFLINE="1",
@@ -68,6 +69,13 @@ def environment(plan: "Plan", paths: "LaunchPaths", inherited: "Mapping[str, str
     if needs_torchrun(plan):
         env.update(FORCE_TORCHRUN="1", NPROC_PER_NODE=str(process_count(plan)))
     return env
+
+
+def reporters(native: "Mapping[str, object]") -> list[str]:
+    """Where the metrics of these native keys go besides the run's own files."""
+    told = native.get("report_to")
+    names = [str(name) for name in (told if isinstance(told, list) else [told]) if name not in (None, "", "none")]
+    return [*names, *(["swanlab"] if native.get("use_swanlab") is True and "swanlab" not in names else [])]
 
 
 def process_count(plan: "Plan") -> int:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from loopai_trainer.backends.llamafactory_sft import schedule
+from loopai_trainer.backends.llamafactory_sft.launch import reporters
 from loopai_trainer.records import Plan, Problem
+from loopai_trainer.rules import sinks
 
 _LORA_KEYS = ("lora_rank", "lora_alpha", "lora_dropout", "lora_target", "additional_target")
 _LORA_STARTS = ("lora_", "loraplus_", "use_rslora", "use_dora", "pissa_", "create_new_adapter")
@@ -71,6 +73,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "save_total_limit": native.get("save_total_limit"),
         "load_best_model_at_end": native.get("load_best_model_at_end", False),
         "output_dir": native.get("output_dir"),
+        "report_to": ", ".join(reporters(native)) or None,
         "export_huggingface": True if plan.result.get("export_huggingface") else None,
         "seed": native.get("seed"),
         "environment": f"{loopai['backend']['package']} {loopai['backend']['version']} ({loopai['backend']['python']})",
@@ -86,9 +89,12 @@ def red_flags(plan: Plan) -> list[Problem]:
         for key, (meaning, advice) in FLAGS.items()
         if native.get(key) not in (None, False, "")
     ]
-    if native.get("report_to", "none") not in ("none", [], ["none"]):
-        message = f"report_to: {native['report_to']!r}: metrics are sent to another service"
-        found.append(_flag("report_to", message, "set report_to: none"))
+    leaving = sinks.leaving(
+        reporters(native), launch.get("env") or {}, {"swanlab": native.get("swanlab_mode", "cloud")}
+    )
+    if leaving:
+        message = f"metrics are sent to another service: {', '.join(leaving)}"
+        found.append(_flag("report_to", message, "leave report_online out, or set report_to: none"))
     for name in launch.get("env") or {}:
         found.append(_flag("loopai.launch.env", f"training gets the variable {name}", "remove it if it is not needed"))
     for name in launch.get("pass_env") or ():

@@ -12,7 +12,7 @@ from loopai_trainer.backends.verl_grpo import keys, reward, schedule
 from loopai_trainer.backends.verl_grpo.effective import ACTOR, MODEL, REF, ROLLOUT, SEEN_DEFAULTS, Effective
 from loopai_trainer.host.devices import parse_devices
 from loopai_trainer.records import DataReport, LaunchPaths, Model, Placement, Settings
-from loopai_trainer.rules import dotted
+from loopai_trainer.rules import dotted, sinks
 
 BACKEND_VERSION = "backend_version"
 """Setting that prepare adds for the draft: the installed verl's version, which decides the names of keys."""
@@ -57,7 +57,7 @@ OWNED_KEYS: Mapping[str, str] = {
     "trainer.default_local_dir": _RUN_FOLDER,
     "trainer.rollout_data_dir": _RUN_FOLDER,
     "trainer.validation_data_dir": _RUN_FOLDER,
-    "trainer.logger": "nothing: metrics come from verl's file logger",
+    "trainer.logger": "--option report_to=NAME; metrics always come from verl's file logger",
     "trainer.resume_mode": _RESUME_FLAG,
     "trainer.resume_from_path": _RESUME_FLAG,
 }
@@ -128,7 +128,7 @@ def _identity(settings: Settings, data: DataReport, model: Model, paths: LaunchP
         "trainer.nnodes": 1,
         **run_folders(paths.run),
         "trainer.resume_mode": "disable",
-        "trainer.logger": list(LOGGER),
+        "trainer.logger": [*LOGGER, *sinks.asked(settings)],
     }
 
 

@@ -1,6 +1,7 @@
 """The settings of spec/001 that only verl GRPO knows."""
 
 from loopai_trainer.records import Field
+from loopai_trainer.rules import sinks
 
 PRESETS = (
     "auto", "verl_builtin", "gsm8k_exact", "math_boxed", "math_dapo", "prime_math", "geometry", "qa_exact_match",
@@ -30,4 +31,5 @@ FIELDS: tuple[Field, ...] = (
     Field("verl_use_previous_best_model", "go on with the last successful round's exported model", None, ("VERL_USE_PREVIOUS_BEST_MODEL",), True, kind="bool"),
     Field("verl_reuse_previous_validation", "keep the last round's validation data while the reward is the same", None, ("VERL_REUSE_PREVIOUS_VALIDATION",), True, kind="bool"),
     Field("verl_multi_round_enabled", "export, and save at a positive cadence, so that another round can follow", None, ("VERL_MULTI_ROUND_ENABLED",), True, kind="bool"),
+    *sinks.fields(),
 )  # fmt: skip

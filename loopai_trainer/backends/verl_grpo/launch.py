@@ -5,7 +5,7 @@ Light on purpose: the worker imports it before training's exec.
 
 import os
 
-from loopai_trainer.rules import host_env, launch_env
+from loopai_trainer.rules import host_env, launch_env, sinks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def environment(plan: "Plan", paths: "LaunchPaths", inherited: "Mapping[str, str
     env["PATH"] = os.path.dirname(plan.loopai["backend"]["python"]) + os.pathsep + SYSTEM_PATH
     env.update(quiet_and_offline())
     env.update(folders(paths.cache, paths.tmp))
+    env.update(sinks.folders(reporters(plan.native), paths.metrics))
     env.update(
         VERL_FILE_LOGGER_PATH=metrics_file(paths),
         RAY_TMPDIR=paths.tmp,
@@ -75,6 +76,14 @@ def environment(plan: "Plan", paths: "LaunchPaths", inherited: "Mapping[str, str
             PYTHONPATH=paths.inputs,
         )
     return env
+
+
+def reporters(native: "Mapping[str, object]") -> list[str]:
+    """Where the metrics of these native keys go besides the console and verl's own file."""
+    trainer = native.get("trainer")
+    told = trainer.get("logger") if isinstance(trainer, dict) else None
+    names = told if isinstance(told, list) else [told]
+    return [str(name) for name in names if name in sinks.PACKAGES]
 
 
 def is_owned(name: str) -> bool:

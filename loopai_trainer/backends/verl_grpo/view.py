@@ -9,8 +9,9 @@ from loopai_trainer.backends.verl_grpo import reward, schedule
 from loopai_trainer.backends.verl_grpo.coverage import CODE_KEYS, FILE_KEYS
 from loopai_trainer.backends.verl_grpo.effective import ACTOR, MODEL, ROLLOUT, SEEN_DEFAULTS, Effective
 from loopai_trainer.backends.verl_grpo.facts import reward_block
+from loopai_trainer.backends.verl_grpo.launch import reporters
 from loopai_trainer.records import Plan, Problem
-from loopai_trainer.rules import dotted
+from loopai_trainer.rules import dotted, sinks
 
 SMALL_VALIDATION = 20
 """Fewer rows than this make a score of steps of 5 % and more."""
@@ -74,6 +75,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "checkpoints_kept": values.get("trainer.max_actor_ckpt_to_keep"),
         "selection_metric": f"{result.get('selection_metric')} ({result.get('selection_mode')})",
         "export_huggingface": result.get("export_huggingface"),
+        "report_to": ", ".join(reporters(plan.native)) or None,
         "seed": values.get("data.seed"),
         "environment": f"{loopai['backend']['package']} {loopai['backend']['version']} ({loopai['backend']['python']})",
     }
@@ -97,6 +99,12 @@ def red_flags(plan: Plan) -> list[Problem]:
             found.append(_flag(key, f"{key}: {value}: {what}", "read it"))
     found += _custom_reward(plan)
     found += _validation(plan)
+    leaving = sinks.leaving(reporters(native), launch.get("env") or {})
+    if leaving:
+        message = f"metrics are sent to another service: {', '.join(leaving)}"
+        found.append(
+            _flag("trainer.logger", message, "leave report_online out, or set trainer.logger: [console, file]")
+        )
     for name in launch.get("env") or {}:
         found.append(_flag("loopai.launch.env", f"training gets the variable {name}", "remove it if it is not needed"))
     for name in launch.get("pass_env") or ():

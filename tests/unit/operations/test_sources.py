@@ -119,9 +119,10 @@ def test_what_loopai_keeps_in_its_trainer_section_is_no_mistake():
         "trainer_last_error", "trainer_training_success", "trainer_best_checkpoint_path", "trainer_event_log_path",
         "trainer_data_check_passed", "trainer_config_generation_success", "trainer_training_final_status",
         "train_output_config_path", "train_output_swanlab_log_path", "training_checkpoints", "verl_reward_mode",
-        "train_input_use_swanlab", "train_input_swanlab_project", "swanlab_api_key", "version_id", "model_path",
+        "train_input_swanlab_project", "swanlab_api_key", "version_id", "model_path",
     )  # fmt: skip
     assert warned(dict.fromkeys(names, "x")) == []
+    assert warned({"train_input_use_swanlab": True, "use_swanlab": True}) == []
 
 
 def test_the_warning_names_the_starter_file(tmp_path):

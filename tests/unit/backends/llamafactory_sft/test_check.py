@@ -10,6 +10,7 @@ from fakes.sft_plans import input_file, make_model_folder, make_plan
 
 from loopai_trainer.backends.llamafactory_sft.check import check
 from loopai_trainer.records import Device, Host, Versions
+from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules import yaml_text
 
 CASES = Path(__file__).parents[3] / "cases" / "config"
@@ -232,6 +233,27 @@ def test_more_processes_than_devices_are_refused(run):
 def test_packages_that_the_keys_need_have_to_be_there(run, report_to):
     (problem,) = found(run, template={"report_to": report_to})
     assert (problem.code, problem.where, problem.field) == ("PACKAGE_MISSING", "environment", "report_to")
+
+
+@pytest.mark.parametrize(
+    ("native", "installed", "found_codes"),
+    [
+        ({"report_to": "all"}, {}, ["REPORT_TO"]),
+        ({"report_to": ["trackio"]}, {"trackio": "1"}, []),
+        ({"use_swanlab": True}, {}, ["PACKAGE_MISSING"]),
+        ({"use_swanlab": True}, {"swanlab": "1"}, []),
+        ({"use_swanlab": True, "swanlab_mode": "local"}, {"swanlab": "1"}, ["PACKAGE_MISSING"]),
+        ({"use_swanlab": True, "swanlab_mode": "local"}, {"swanlab": "1", "swanboard": "1"}, []),
+    ],
+)
+def test_where_metrics_go(run, native, installed, found_codes):
+    assert [problem.code for problem in found(run, installed=installed, native=native)] == found_codes
+
+
+def test_a_merge_that_cannot_be_made_is_refused_before_training(run):
+    plan = make_plan(run, {"finetuning_type": "lora", "resize_vocab": True})
+    plan = plans.render(plan.loopai, {**plan.result, "export_huggingface": True}, plan.native)
+    assert [problem.code for problem in check(plan, versions(), HOST)] == ["EXPORT_VOCABULARY"]
 
 
 def test_cfg_05b_a_pointer_file_and_no_tokenizer_are_both_found(run):

@@ -47,6 +47,23 @@ def test_what_the_template_chose_stays(tmp_path):
     assert native["weight_decay"] == 0.1 and native["report_to"] == "tensorboard" and native["seed"] == 7
 
 
+def test_further_places_for_metrics_are_off_unless_asked(tmp_path):
+    assert "use_swanlab" not in drafted(tmp_path) and "run_name" not in drafted(tmp_path)
+    native = drafted(tmp_path, settings={"report_to": "wandb,trackio", "task_id": "demo", "trainer_version_id": "v1"})
+    assert (native["report_to"], native["run_name"], native["project"]) == (["wandb", "trackio"], "v1", "demo")
+
+
+@pytest.mark.parametrize(("online", "mode"), [(True, "cloud"), (False, "local")])
+def test_swanlab_has_llamafactorys_own_keys(tmp_path, online, mode):
+    asked = {"train_input_use_swanlab": True, "train_input_swanlab_project": "mine", "report_online": online}
+    native = drafted(tmp_path, settings=asked)
+    assert native["report_to"] == "none"
+    assert [native[f"swanlab_{key}"] for key in ("project", "run_name", "mode", "logdir")] == [
+        "mine", "run", mode, str(tmp_path / "run" / "metrics" / "swanlab"),
+    ]  # fmt: skip
+    assert native["use_swanlab"] is True
+
+
 def test_every_lora_field_is_made_visible(tmp_path):
     native = drafted(tmp_path, finetuning_type="lora", lora_rank=16)
     assert [native[key] for key in ("lora_rank", "lora_alpha", "lora_dropout", "lora_target")] == [16, 32, 0.0, "all"]

@@ -39,6 +39,15 @@ def test_the_environments_bin_is_first_on_path(tmp_path):
     assert "/other/bin" not in env["PATH"]
 
 
+def test_what_reports_write_stays_in_the_run(tmp_path):
+    run = tmp_path / "run"
+    env = build(run, native={"report_to": ["wandb", "tensorboard"], "use_swanlab": True}).main.env
+    assert env["WANDB_DIR"] == str(run / "metrics")
+    assert env["TENSORBOARD_LOGGING_DIR"] == str(run / "metrics" / "tensorboard")
+    assert env["SWANLAB_LOG_DIR"] == str(run / "metrics" / "swanlab")
+    assert not {"WANDB_DIR", "TRACKIO_DIR"} & build(run).main.env.keys()
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -49,6 +49,21 @@ def test_red_flags(tmp_path, key):
     assert (flag.severity, flag.code, flag.field) == ("warning", "RED_FLAG", key)
 
 
+@pytest.mark.parametrize(
+    ("native", "env", "flags"),
+    [
+        ({"report_to": ["wandb"]}, {"WANDB_MODE": "offline"}, ["loopai.launch.env"]),
+        ({"report_to": ["tensorboard", "trackio"]}, {}, []),
+        ({"use_swanlab": True}, {}, ["report_to"]),
+        ({"use_swanlab": True, "swanlab_mode": "local"}, {}, []),
+    ],
+)
+def test_only_what_leaves_this_machine_is_a_flag(tmp_path, native, env, flags):
+    plan = make_plan(tmp_path / "run", native=native, launch={"env": env})
+    assert [flag.field for flag in red_flags(plan)] == flags
+    assert summary(plan)["report_to"]
+
+
 def test_variables_for_training_are_flags(tmp_path):
     flags = red_flags(make_plan(tmp_path / "run", launch={"env": {"NCCL_DEBUG": "INFO"}, "pass_env": ["HF_TOKEN"]}))
     assert [flag.field for flag in flags] == ["loopai.launch.env", "loopai.launch.pass_env"]

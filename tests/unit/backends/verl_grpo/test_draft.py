@@ -38,6 +38,11 @@ def test_identity_comes_from_the_settings_alone(tmp_path):
     }
 
 
+def test_further_places_for_metrics_are_added_to_the_file(tmp_path):
+    native = made(tmp_path, report_to="wandb,tensorboard", train_input_use_swanlab=True)
+    assert dotted.get(native, "trainer.logger") == ["console", "file", "wandb", "tensorboard", "swanlab"]
+
+
 def test_a_resume_path_of_a_template_is_dropped(tmp_path):
     native = made(tmp_path, edited(template_values(), {"trainer.resume_from_path": "/old/global_step_4"}))
     assert not dotted.has(native, "trainer.resume_from_path")

@@ -29,6 +29,15 @@ def test_the_command():
     assert launch.files == {} and launch.helpers == ()
 
 
+def test_what_reports_write_stays_in_the_run():
+    more = env({"trainer": {"logger": ["console", "file", "tensorboard", "wandb"]}}).items() - env().items()
+    assert dict(more) == {
+        "TENSORBOARD_DIR": "/run/metrics/tensorboard",
+        "TENSORBOARD_LOGGING_DIR": "/run/metrics/tensorboard",
+        "WANDB_DIR": "/run/metrics",
+    }
+
+
 def test_the_whole_environment_of_a_gpu_run():
     assert env() == {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",

@@ -106,11 +106,17 @@ def test_a_damaged_block_is_refused_and_not_shown(run, block):
 
 @pytest.mark.parametrize(
     ("logger", "count"),
-    [(["console", "file"], 0), (["file"], 0), ("file", 0), (["console"], 1), ("console", 1), (["console", "file", "wandb"], 1), (["wandb"], 2), (None, 2)],
+    [(["console", "file"], 0), (["file"], 0), ("file", 0), (["console"], 1), ("console", 1), (["console", "file", "clearml"], 1), (["clearml"], 2), (None, 2)],
 )  # fmt: skip
 def test_metrics_come_from_the_file_and_go_nowhere_else(run, logger, count):
     found = errors(run, native={"trainer.logger": logger})
     assert found == ["LOGGER"] * (1 if logger is None else count) or (logger is None and set(found) == {"LOGGER"})
+
+
+def test_a_place_for_metrics_that_is_not_installed_is_refused(run):
+    problem = one(run, "PACKAGE_MISSING", native={"trainer.logger": ["console", "file", "trackio"]})
+    assert (problem.where, problem.field) == ("environment", "trainer.logger")
+    assert "pip install trackio" in problem.hint
 
 
 def test_a_folder_with_older_output_is_refused(run):

@@ -64,6 +64,13 @@ def test_an_ordinary_plan_has_no_red_flag(run):
     assert flags(run, template="verl_grpo_vllm", data=make_data(run, 512)) == []
 
 
+def test_metrics_that_leave_this_machine_stand_out(run):
+    logger = {"trainer.logger": ["console", "file", "wandb"]}
+    assert flags(run, native=logger) == ["trainer.logger"]
+    assert flags(run, native={"trainer.logger": ["console", "file", "tensorboard"]}) == []
+    assert shown(run, native=logger)["report_to"] == "wandb"
+
+
 def test_a_cpu_smoke_plan_stands_out(run):
     assert flags(run, template="verl_grpo_cpu_smoke") == ["trainer.device"]
     assert shown(run, template="verl_grpo_cpu_smoke")["gpus"] == "none: 1 rank(s) on the CPU"
