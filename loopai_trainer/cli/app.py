@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -96,11 +97,44 @@ def run(argv: Sequence[str]) -> int:
 
 def unforeseen(argv: Sequence[str], error: Exception) -> int:
     """What nobody foresaw: the traceback on stderr, the common error shape as the answer."""
+    if isinstance(error, FileNotFoundError) and not _has_working_folder():
+        return _no_working_folder(argv)
+    if isinstance(error, OSError) and error.filename is not None and error.errno is not None:
+        return _unusable_file(argv, error)
     with contextlib.suppress(OSError):
         traceback.print_exception(error, file=sys.stderr)
     command = next((word for word in argv if not word.startswith("-")), "trainer")
     text = f"{type(error).__name__}: {error}"
     refusal = TrainerError(text, code="UNHANDLED_EXCEPTION", hint="please report this", recoverable=False)
+    return show(failure(command, refusal), Output(json="--json" in argv))
+
+
+def _has_working_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _unusable_file(argv: Sequence[str], error: OSError) -> int:
+    """What the file system refuses is the host's doing or the user's: told in one line, without a traceback."""
+    command = next((word for word in argv if not word.startswith("-")), "trainer")
+    refusal = TrainerError(
+        f"{os.fsdecode(error.filename)}: {error.strerror}",
+        code="FILE_UNUSABLE",
+        hint="see to its permissions, its kind and its disk, then make the same call again",
+    )
+    return show(failure(command, refusal), Output(json="--json" in argv))
+
+
+def _no_working_folder(argv: Sequence[str]) -> int:
+    command = next((word for word in argv if not word.startswith("-")), "trainer")
+    refusal = UsageError(
+        "the folder that this was called in was deleted, so relative paths mean nothing",
+        code="NO_WORKING_FOLDER",
+        hint="change to a folder that exists, then make the same call again",
+    )
     return show(failure(command, refusal), Output(json="--json" in argv))
 
 

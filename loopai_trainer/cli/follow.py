@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 
-from loopai_trainer.cli.output import Output, finish, gone_readers_are_no_failure
+from loopai_trainer.cli.output import Output, finish, unwritable
 from loopai_trainer.operations.answer import SCHEMA, Answer
 from loopai_trainer.rules import secrets
 
@@ -21,16 +22,36 @@ def lines(command: str, output: Output, start: Callable[[], Iterator[object]]) -
 
     def operation() -> Answer:
         hidden = secrets.environment_values(os.environ)
-        with gone_readers_are_no_failure():
-            for index, item in enumerate(start()):
-                last.json = False
-                if index == 0 and output.json:
-                    _print(json.dumps({"type": "version", "schema": SCHEMA}))
-                _print(_line(secrets.redacted_value(item, hidden), output))
+        for index, item in enumerate(start()):
+            last.json = False
+            if index == 0 and output.json:
+                _print(json.dumps({"type": "version", "schema": SCHEMA}))
+            _print(_line(secrets.redacted_value(item, hidden), output))
         last.json = False
         return Answer(command, None)
 
-    return finish(command, last, operation)
+    # As for `wait`: a polite signal ends the following alone (exit 130); what `nohup` had ignored stays ignored.
+    heard = [number for number in _POLITE if signal.getsignal(number) is signal.SIG_DFL]
+    for number in heard:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        return finish(command, last, operation)
+    except _Unwritable as stop:
+        return unwritable(stop.error)
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
+
+
+_POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _Unwritable(Exception):
+    """stdout takes no more lines; told apart from files of the run that cannot be read."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _line(item: object, output: Output) -> str:
@@ -45,5 +66,8 @@ def _line(item: object, output: Output) -> str:
 
 
 def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        raise _Unwritable(error) from None

@@ -78,14 +78,18 @@ def _written(write: "Callable[[], object]", exit_code: int) -> int:
         write()
         sys.stdout.flush()
         return exit_code
-    except BrokenPipeError:
-        _drop_stdout()  # the reader (head, less) has seen enough: no failure
-        return exit_code
     except OSError as error:
-        _drop_stdout()
-        with contextlib.suppress(OSError):
-            sys.stderr.write(f"trainer: the answer could not be written: {error.strerror}\n")
-        return exit_code or EXIT_UNEXPECTED
+        return unwritable(error, exit_code)
+
+
+def unwritable(error: OSError, exit_code: int = 0) -> int:
+    """The exit code when stdout did not take the answer: that of the answer if its reader (head, less) has gone."""
+    _drop_stdout()
+    if isinstance(error, BrokenPipeError):
+        return exit_code  # it has seen enough: no failure
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"trainer: the answer could not be written: {error.strerror}\n")
+    return exit_code or EXIT_UNEXPECTED
 
 
 @contextlib.contextmanager

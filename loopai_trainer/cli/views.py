@@ -212,7 +212,8 @@ def _list(out: Console, data: Mapping[str, Any], message: str) -> None:
     for run in data["runs"]:
         step = "-" if run["current_step"] is None else f"{run['current_step']}/{run['total_steps'] or '?'}"
         best = run.get("best_checkpoint") or {}
-        table.add_row(run["trainer_version_id"], run["task_id"], run["status"], step, best.get("name", "-"))
+        status = run["status"] or "unreadable"
+        table.add_row(run["trainer_version_id"], run["task_id"], status, step, best.get("name", "-"))
     out.print(table, soft_wrap=False)
 
 

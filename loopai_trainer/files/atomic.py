@@ -87,12 +87,23 @@ def append_line(path: str, line: bytes, *, sync: bool = False) -> None:
 
 
 def read_json(path: str) -> dict[str, object] | None:
-    """The JSON object in `path`; None if the file is absent. Raises ValueError if it is torn or not an object."""
+    """The JSON object in `path`; None if the file is absent. Raises ValueError if it is torn, or no file, or no object.
+
+    A folder, a link to itself or a pipe in its place is damage like any other; a pipe is not waited for.
+    """
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            with open(fd, "rb", closefd=False) as file:
+                data = file.read()
+        finally:
+            os.close(fd)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.ELOOP, errno.ENXIO):
+            raise ValueError(f"{path} is no file: {error.strerror}") from None
+        raise
     try:
         value = json.loads(data)
     except RecursionError:

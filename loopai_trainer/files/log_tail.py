@@ -9,7 +9,12 @@ MAX_BYTES = 1 << 20
 """So much of the end is looked at: a progress bar may have written one "line" of many megabytes."""
 MAX_LINE = 4000
 
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|\x1b[@-_]"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+    r"|[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+"""ECMA-48's control sequences and strings (titles, links), control codes, and what turns the direction of writing."""
 
 
 def tail(path: str, count: int) -> tuple[list[str], bool]:
@@ -31,7 +36,8 @@ def tail(path: str, count: int) -> tuple[list[str], bool]:
 def split_lines(data: bytes) -> list[str]:
     """Text lines of raw output: bytes that are no UTF-8 are replaced, empty redraws left out, long lines shortened."""
     text = data.decode("utf-8", "replace")
-    return [_shortened(_ESCAPES.sub("", line)) for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
+    clean = (_ESCAPES.sub("", line) for line in re.split(r"\r\n|\n|\r", text))
+    return [_shortened(line) for line in clean if line.strip()]
 
 
 def _shortened(line: str) -> str:

@@ -131,7 +131,9 @@ def describe(identity: "Mapping[str, Any]") -> "dict[str, Any]":
     """pid, age in seconds (by the boot clock, which never steps) and command of a living process, for people."""
     pid = identity["pid"]
     words = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").split(b"\0")
-    command = b" ".join(words).decode("utf-8", "replace")[:_COMMAND_SHOWN]
+    text = b" ".join(words).decode("utf-8", "replace")[:_COMMAND_SHOWN]
+    # One line, and nothing that a terminal obeys: a process may call itself what it likes.
+    command = " ".join("".join(one if one.isprintable() else " " for one in text).split())
     since_boot_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     age_s = since_boot_s - identity["start_time"] / os.sysconf("SC_CLK_TCK")
     return {"pid": pid, "age_s": round(max(age_s, 0.0), 1), "command": command}

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 
-from loopai_trainer.errors import NotFound
+from loopai_trainer.errors import NotFound, TrainerError
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations import targets
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.status import describe
 from loopai_trainer.worker.observe import observe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 SHORT = (
     "task_id",
@@ -37,11 +42,19 @@ def list_runs(scope: targets.Scope, limit: int) -> Answer:
     runs = sorted((place for place in places if place[0] is not None), reverse=True)
     shown = []
     for _, version_id, path in runs[:limit]:
-        run = RunDir(path, version_id)
-        data = describe(run, observe(run))
+        data = _described(RunDir(path, version_id))
         shown.append({name: data.get(name) for name in SHORT})
     message = f"{len(runs)} runs" if len(runs) <= limit else f"the newest {limit} of {len(runs)} runs"
     return Answer("list", {"count": len(runs), "runs": shown}, message=message if runs else "no runs yet")
+
+
+def _described(run: RunDir) -> Mapping[str, Any]:
+    """Its status; without one if it cannot be looked into (another user's, a broken disk): it hides no other run."""
+    try:
+        return describe(run, observe(run))
+    except (OSError, TrainerError):
+        task_id = os.path.basename(os.path.dirname(os.path.dirname(run.path)))
+        return {"task_id": task_id, "trainer_version_id": run.version_id, "run_dir": run.path}
 
 
 def _written(path: str) -> int | None:

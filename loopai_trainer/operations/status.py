@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 _PROGRESS = ("phase", "current_step", "total_steps", "started_at", "updated_at")
 _EXTRA = ("loss", "eval_loss", "learning_rate", "attempt")
 _LOG_LINES = 5
+_HINTS = {
+    "DISK_FULL": "free space on the disk of the run directory, then make the same run-prepared call again",
+    "ORPHANED_TRAINING": "trainer recover --adopt gives it a new worker, trainer recover --terminate ends it",
+    "WORKER_LOST": "make the same run-prepared call again: it finishes what can be finished",
+}
 RESULTS = ("best_checkpoint", "best_metric", "update_model_path", "checkpoints", "result", "duration_s")
 
 
@@ -68,18 +73,18 @@ def _verdict_error(run: "RunDir", seen: "Observation") -> "dict[str, Any]":
     from loopai_trainer.files import log_tail
 
     error: dict[str, Any] = {"code": seen.verdict.code, "detail": seen.verdict.message}
-    if seen.verdict.code == "DISK_FULL":
-        error["hint"] = "free space on the disk of the run directory, then make the same run-prepared call again"
+    if seen.verdict.code in _HINTS:
+        error["hint"] = _HINTS[seen.verdict.code]
     if seen.verdict.code in ("WORKER_LOST", "DISK_FULL"):
         error |= {"recoverable": True, "log_tail": log_tail.tail(run.train_log, _LOG_LINES)[0]}
     return error
 
 
 def _present_hash(run: "RunDir") -> str | None:
-    import hashlib
+    from loopai_trainer.rules import digest
 
     try:
         with open(run.config, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+            return digest.sha256(file.read())
     except OSError:
         return None

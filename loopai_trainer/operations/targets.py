@@ -62,8 +62,8 @@ def all_runs(scope: Scope) -> "Iterator[RunDir]":
 def all_places(scope: Scope) -> "Iterator[tuple[str, str, bool]]":
     """The same as (absolute path, version id, whether it was seen to be there), for who looks at thousands of them."""
     seen: set[str] = set()
-    folder = os.path.abspath(scope.output_dir or scope.environ.get("OUTPUT_DIR") or "./outputs")
-    for task in _folders(folder):
+    named = scope.output_dir or scope.environ.get("OUTPUT_DIR")
+    for task in _folders(_output_folder(named)):
         if scope.task_id is None or os.path.basename(task) == scope.task_id:
             for path in _folders(os.path.join(task, "trainer")):
                 seen.add(path)
@@ -72,6 +72,16 @@ def all_places(scope: Scope) -> "Iterator[tuple[str, str, bool]]":
         for path, version_id in run_index.noted(scope.environ):
             if path not in seen and (scope.task_id is None or _task_of(RunDir(path, version_id)) == scope.task_id):
                 yield path, version_id, False
+
+
+def _output_folder(named: str | None) -> str:
+    """The folder of all tasks; '' where only a working folder that was deleted would say which one it is."""
+    try:
+        return os.path.abspath(named or "./outputs")
+    except FileNotFoundError:
+        if named:
+            raise
+        return ""
 
 
 def open_run(path: str) -> RunDir:

@@ -8,6 +8,7 @@ from loopai_trainer.host import locks
 from loopai_trainer.operations import commands
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.status import describe, sentence
+from loopai_trainer.rules.run_state import FINISH, ORPHAN
 from loopai_trainer.worker.observe import observe
 
 TYPE_CHECKING = False
@@ -108,7 +109,23 @@ def still_running(command: str, run: "RunDir") -> Answer:
 def ended(command: str, run: "RunDir", seen: "Observation") -> Answer:
     """The answer of a run that has ended: its own outcome decides `ok` and the exit code."""
     data = describe(run, seen)
-    return Answer(command, data, status=data["status"], message=sentence(data), error=_outcome_error(run, data))
+    error = _unended(run, seen) or _outcome_error(run, data)
+    return Answer(command, data, status=data["status"], message=sentence(data), error=error)
+
+
+def _unended(run: "RunDir", seen: "Observation") -> "TrainerError | None":
+    """What a run needs that nobody watches: an operator if its training lives, else the call that finishes it."""
+    if seen.verdict.action == ORPHAN:
+        from loopai_trainer.worker.attach import orphaned
+
+        return orphaned(run, seen)
+    sha256 = seen.state.get("config_sha256")
+    if seen.verdict.action != FINISH or not sha256:
+        return None
+    error = describe(run, seen)["error"]
+    return TrainingFailed(
+        error["detail"], code=error["code"], hint=error["hint"], next_command=commands.run_prepared(run.config, sha256)
+    )
 
 
 def _export_error(run: "RunDir", data: "dict[str, Any]") -> "TrainerError | None":

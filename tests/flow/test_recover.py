@@ -182,3 +182,20 @@ def test_the_refusal_of_run_prepared_says_what_lives_and_what_to_do(orphan):
     kill(read_started(run.run)["training"], signal.SIGKILL)
     wait_for(lambda: run.locked() == (False, False))
     assert run.run_to_end()[1]["error"]["code"] == "KILLED_BY_SIGNAL"
+
+
+def test_whoever_waits_for_an_orphan_is_told_what_it_is_and_what_to_do(orphan):
+    run, hold = orphan()
+    code, document = answer(run.call("wait", run.run.path, "--json"))
+    error = document["error"]
+    assert (code, error["next_command"]) == (8, f"trainer recover {run.run.path} --adopt")
+    assert [one["pid"] for one in error["processes"]] == [read_started(run.run)["training"]["pid"]]
+    _, document = answer(run.call("status", run.run.path, "--json"))
+    assert "--adopt" in document["data"]["error"]["hint"]
+    hold.unlink()
+    wait_for(lambda: not run.locked()[1])
+    code, document = answer(run.call("wait", run.run.path, "--json"))  # ended, and nobody has looked at its results
+    error = document["error"]
+    assert (code, error["code"]) == (11, "WORKER_LOST")
+    assert error["next_command"] == f"trainer run-prepared {run.run.config} --sha256 {run.sha256}"
+    assert run.run_to_end()[0] == 0

@@ -18,6 +18,12 @@ def test_progress_bars_control_codes_and_rubbish():
     assert split_lines(b"x" * (MAX_LINE + 5))[0].endswith("... (5 more characters)")
 
 
+def test_nothing_that_a_terminal_obeys_or_that_turns_the_writing_is_left():
+    data = "\x1b]0;title\x07a \x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\ \x1bP1;2|q\x1b\\b\u202ec\u2028d\x1b[2Je\x9b31m"
+    assert split_lines(data.encode()) == ["a link bcde31m"]
+    assert split_lines(b"\0" * 100 + b"\n\x1b[0m\n") == []
+
+
 def test_a_huge_line_costs_constant_memory(tmp_path):
     path = tmp_path / "log"
     with open(path, "wb") as file:

@@ -69,3 +69,11 @@ def test_a_damaged_file_is_kept_aside(run):
         assert kept.endswith(f"run_state.json.damaged-{number}")
         assert Path(kept).read_text() == f"torn {number}"
         assert not os.path.exists(run.run_state)
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink(path, path)])
+def test_what_is_no_file_is_damage_and_keeps_nobody_waiting(run, make):
+    make(run.run_state)
+    read = state_file.read(run)
+    assert read.state is None
+    assert "torn" in read.damaged

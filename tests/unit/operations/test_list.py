@@ -15,3 +15,15 @@ def test_the_runs_that_were_written_to_last_stand_first(tmp_path):
     assert data["count"] == 3
     assert [run["trainer_version_id"] for run in data["runs"]] == ["a-new", "m"]
     assert list_runs(scope, 2).message == "the newest 2 of 3 runs"
+
+
+def test_one_run_that_cannot_be_looked_into_hides_no_other(tmp_path):
+    for version in ("a", "b"):
+        folder = tmp_path / "task" / "trainer" / version
+        folder.mkdir(parents=True)
+        (folder / "training_config.yaml").write_text("")
+    (tmp_path / "task" / "trainer" / "a" / "run.lock").symlink_to("run.lock")  # as unreadable as another user's
+    scope = Scope({"LOOPAI_TRAINER_STATE_DIR": str(tmp_path / "state")}, str(tmp_path))
+    runs = {run["trainer_version_id"]: run for run in list_runs(scope, 9).data["runs"]}
+    assert (runs["a"]["status"], runs["b"]["status"]) == (None, "prepared")
+    assert (runs["a"]["task_id"], runs["a"]["run_dir"]) == ("task", str(tmp_path / "task" / "trainer" / "a"))
