@@ -1,9 +1,9 @@
 """The fingerprint of a model folder: one SHA-256 over the name, size and hash of every file in it."""
 
+import _thread  # for its lock; threading is loaded with the threads, for large models
 import json
 import os
 import stat
-import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from loopai_trainer.errors import ConfigError
@@ -38,7 +38,7 @@ def fingerprint_model(
         raise _refusal(folder, "is not a folder")
     sizes = dict(sorted(_files(folder, "", ())))
     read = {name: size for name, size in sizes.items() if weights_read or not name.endswith(WEIGHT_ENDINGS)}
-    total, done, lock = sum(read.values()), 0, threading.Lock()
+    total, done, lock = sum(read.values()), 0, _thread.allocate_lock()
 
     def count(piece: int) -> None:
         nonlocal done

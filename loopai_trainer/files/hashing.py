@@ -3,10 +3,10 @@
 Light on purpose: `run-prepared` imports it before training starts.
 """
 
+import _thread  # for its lock; threading itself costs a third of starting Python
 import hashlib
 import json
 import os
-import threading
 import time
 from collections.abc import Callable
 
@@ -42,7 +42,7 @@ class HashCache:
     def __init__(self, path: str | None, *, trust: bool = True) -> None:
         self.path = path
         self.trust = trust
-        self._lock = threading.Lock()
+        self._lock = _thread.allocate_lock()
         self._known: dict[Identity, str] | None = None
 
     def get(self, key: Identity) -> str | None:

@@ -32,11 +32,11 @@ def read(run: "RunDir", sha256: str | None = None) -> "dict[str, Any] | None":
 
 def approved_sha256(run: "RunDir") -> str | None:
     """The hash of the approved bytes as the worker materialised them; None if they are not there."""
-    import hashlib
+    from loopai_trainer.rules import digest
 
     try:
         with open(run.approved_config, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+            return digest.sha256(file.read())
     except OSError:
         return None
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-
 from loopai_trainer.errors import ConfigError, PlanChanged
 from loopai_trainer.records import ApprovedPlan, Plan, Problem
 from loopai_trainer.rules import yaml_text
+from loopai_trainer.rules.digest import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +66,7 @@ def render(loopai: Mapping[str, Any], result: Mapping[str, Any], native: Mapping
 
 def digest(data: bytes) -> str:
     """SHA-256 of exact bytes, lower-case hex: the hash that a person approves."""
-    return hashlib.sha256(data).hexdigest()
+    return sha256(data)
 
 
 def read(data: bytes, path: str) -> Plan:
@@ -105,7 +103,7 @@ def approve(data: bytes, expected_sha256: str, path: str = "training_config.yaml
     Raises PlanChanged otherwise: a shortened or upper-case hash is a mismatch too (interface section 5).
     """
     got = digest(data)
-    if not hmac.compare_digest(expected_sha256.encode("utf-8", "surrogatepass"), got.encode()):
+    if expected_sha256 != got:
         raise PlanChanged(
             f"{path} is not the YAML that was approved\n  expected: {expected_sha256}\n  got:      {got}",
             hint="look at the YAML, and approve its present hash if that is what you want to run",

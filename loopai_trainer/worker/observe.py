@@ -83,19 +83,17 @@ def _look_further(run: "RunDir", facts: Facts) -> None:
 
 def _approved(run: "RunDir") -> bool:
     """Whether an approval stands: given at a terminal for the YAML as it is now, or used by a start that died."""
-    import hashlib
-
     from loopai_trainer.errors import ApprovalError
     from loopai_trainer.files import approval_file
     from loopai_trainer.host import clocks
-    from loopai_trainer.rules import approval
+    from loopai_trainer.rules import approval, digest
 
     try:
         record = approval_file.read(run)
         if record is None or record.get("consumed_at"):
             return record is not None
         with open(run.config, "rb") as file:
-            present = hashlib.sha256(file.read()).hexdigest()
+            present = digest.sha256(file.read())
     except (ApprovalError, OSError):
         return False
     return approval.stands(record, version_id=run.version_id, config_sha256=present, clock=clocks.read())

@@ -5,9 +5,8 @@ Light until a backend has a question: the worker imports it before training's ex
 
 from __future__ import annotations
 
-import hashlib
-
 from loopai_trainer.errors import Cancelled, InputChanged
+from loopai_trainer.rules.digest import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def ask_resolved(
 
 def digest(resolved: Resolved) -> str:
     """SHA-256 of the resolved text's UTF-8 bytes, lower-case hex: `loopai.backend.resolved_sha256`."""
-    return hashlib.sha256(resolved.text.encode("utf-8")).hexdigest()
+    return sha256(resolved.text.encode("utf-8"))
 
 
 def approved_text(

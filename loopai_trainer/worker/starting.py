@@ -9,6 +9,7 @@ import sys
 from loopai_trainer.errors import PlanChanged, TrainingFailed
 from loopai_trainer.files import atomic
 from loopai_trainer.host import locks
+from loopai_trainer.rules import digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,8 +86,6 @@ def materialised_request(run: "RunDir", state: "dict[str, Any]", sha256: str) ->
 
     Raises TrainingFailed WORKER_LOST if they are gone, PlanChanged if they are not those of `sha256`.
     """
-    import hashlib
-
     try:
         with open(run.approved_config, "rb") as file:
             config = file.read()
@@ -97,7 +96,7 @@ def materialised_request(run: "RunDir", state: "dict[str, Any]", sha256: str) ->
             hint=f"look at {run.train_log}; prepare a new version to train again",
             recoverable=False,
         ) from None
-    got = hashlib.sha256(config).hexdigest()
+    got = digest.sha256(config)
     if got != sha256:
         raise another_plan(got, sha256)
     executor = state.get("executor")
