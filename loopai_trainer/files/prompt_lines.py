@@ -9,7 +9,6 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -199,26 +198,26 @@ def _names(table: Any) -> list[list[str]]:
 
 def question_keys(questions: Any, keys: TextKeys) -> array[int]:
     """The keys of prompts of one user turn each, as those of `single_texts` are."""
+    if not len(questions):
+        return array("Q")
     data = _data(questions)
     for blank in _BLANKS:
         if blank in data:
             data = data.replace(bytes((blank,)), b" ")
-    spaced = pyarrow.Array.from_buffers(
-        pyarrow.string(), len(questions), [None, questions.buffers()[1], pyarrow.py_buffer(data)]
-    )
-    trimmed = compute.ascii_trim_whitespace(spaced)
-    same_length = compute.equal(compute.binary_length(trimmed), compute.binary_length(spaced))
-    plain = compute.and_(compute.string_is_ascii(spaced), same_length)
-    if b"  " in data:
-        plain = compute.and_not(plain, compute.match_substring(spaced, "  "))
-    # Cut out of the bytes, which takes a quarter of the time of `to_pylist`.
-    ends = memoryview(questions.buffers()[1]).cast("i")[: len(questions) + 1].tolist()
-    texts = [data[start:end] for start, end in pairwise(ends)]
-    others = compute.indices_nonzero(compute.invert(plain))
-    if len(others):
-        folded = single_texts(questions.take(others).to_pylist())
-        for row, text in zip(others.to_pylist(), folded, strict=True):
-            texts[row] = text.encode()
+    offsets = questions.buffers()[1]
+    spaced = pyarrow.Array.from_buffers(pyarrow.string(), len(questions), [None, offsets, pyarrow.py_buffer(data)])
+    # Joined and split, which takes half the time of cutting each out: no text holds a line feed any more.
+    together = pyarrow.ListArray.from_arrays([0, len(questions)], compute.ascii_trim_whitespace(spaced))
+    joined: bytes = compute.binary_join(together, "\n")[0].as_buffer().to_pybytes()
+    texts = joined.split(b"\n")
+    if b"  " in joined:
+        others = [row for row, text in enumerate(texts) if b"  " in text or not text.isascii()]
+    else:
+        others = [row for row, text in enumerate(texts) if not text.isascii()]
+    if others:
+        folded = single_texts(questions.take(pyarrow.array(others, pyarrow.int32())).to_pylist())
+        for row, folded_text in zip(others, folded, strict=True):
+            texts[row] = folded_text.encode()
     return keys.of_utf8(texts)
 
 
