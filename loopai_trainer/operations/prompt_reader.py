@@ -69,7 +69,9 @@ class PromptReader:
         facts.sha256 = sha256_file(side.native)
         try:
             self._judge_native(side, tell)
-        except pyarrow.ArrowException as error:
+        except (pyarrow.ArrowException, OSError) as error:
+            if getattr(error, "errno", None) is not None:
+                raise  # a disk's error; Arrow has none for pages that it cannot decode
             self._file_fault(facts, _broken(error))
         return side
 
@@ -334,8 +336,7 @@ class PromptReader:
         if facts.input:
             found = [number for number, problem in enumerate(self._tally.kept) if problem.where == side.where]
             for number in found:
-                problem = self._tally.kept[number]
-                self._tally.kept[number] = replace(problem, severity="error")
+                self._tally.kept[number] = replace(self._tally.kept[number], severity="error")
             first = self._tally.kept[found[0]]
             code, hint = "NO_USABLE_ROWS", first.hint
             message = f"none of {facts.input} rows can be trained on; the first: {first.message}"
@@ -350,9 +351,7 @@ def _merged(table: SourceTable, adapter: str) -> Iterator[Batch | tuple[Sequence
     if isinstance(table, JsonItems):
         yield from table.batches()
         return
-    places: list[int] = []
-    items: list[object] = []
-    count = 0
+    places, items, count = list[int](), list[object](), 0
     lines = table.blocks_or_batches(LineReader(adapter)) if isinstance(table, JsonLines) else table.batches()
     for positions, values in lines:
         if not isinstance(values, PromptLines):

@@ -1,5 +1,6 @@
 """GRPO data from any record to train.parquet and validation.parquet."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -264,6 +265,29 @@ def test_a_torn_native_file_is_refused(tmp_path):
     train.write_bytes(data)
     error = refused(tmp_path / "run", train)
     assert {"PARQUET_INVALID", "ENCODING"} & {p.code for p in error.problems}
+
+
+def test_pages_that_cannot_be_decoded_are_the_file_s_fault_not_the_disk_s(tmp_path):
+    train = write_native(tmp_path / "a.parquet", native_rows(200), compression="zstd")
+    data = bytearray(train.read_bytes())
+    column = pyarrow.parquet.ParquetFile(train).metadata.row_group(0)
+    places = {column.column(index).path_in_schema: column.column(index) for index in range(column.num_columns)}
+    content = next(chunk for name, chunk in places.items() if name.startswith("prompt") and name.endswith("content"))
+    start = content.dictionary_page_offset or content.data_page_offset
+    data[start : start + 24] = b"\xff" * 24  # the page's header: Arrow answers with an OSError that has no errno
+    train.write_bytes(data)
+    error = refused(tmp_path / "run", train)
+    assert error.code == "DATA_INVALID"
+    assert [(p.code, p.path) for p in error.problems] == [("PARQUET_INVALID", str(train))]
+
+
+def test_a_disk_that_fails_while_data_are_read_is_no_fault_of_the_file(tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("loopai_trainer.files.prompt_columns.NativeFile.needed", fails)
+    error = refused(tmp_path / "run", write_native(tmp_path / "a.parquet", native_rows(20)))
+    assert error.code == "DATA_NOT_COPIED"
 
 
 def test_text_that_is_not_utf_8_is_found_by_its_row(tmp_path):
