@@ -113,9 +113,12 @@ def mark(version_id: str, attempt: int, run_path: str) -> str:
 
 
 def marked(version_id: str, run_path: str) -> "list[Identity]":
-    """Living processes that carry the mark of this run, whatever the attempt."""
+    """Living processes that carry the mark of this run, whatever the attempt; none if its directory is gone."""
     first = f"\0{MARK}={version_id}:".encode()
-    last = f":{run_key(run_path)}".encode()
+    try:
+        last = f":{run_key(run_path)}".encode()
+    except FileNotFoundError:
+        return []
     found = []
     for pid in _pids():
         environment = b"\0" + _read(f"/proc/{pid}/environ")

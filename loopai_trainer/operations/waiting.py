@@ -3,7 +3,7 @@
 import os
 import time
 
-from loopai_trainer.errors import Cancelled, Orphaned, TrainingFailed
+from loopai_trainer.errors import Cancelled, NotFound, Orphaned, TrainingFailed
 from loopai_trainer.host import locks
 from loopai_trainer.operations import commands
 from loopai_trainer.operations.answer import Answer
@@ -32,6 +32,8 @@ def until_end(
 ) -> "Observation | None":
     """What the run is once no worker is at it; None if `deadline` (monotonic seconds) comes first.
 
+    Raises NotFound RUN_DIR_GONE if its directory is deleted meanwhile.
+
     `watch` gets the status data whenever it has changed; `child_pid` is a worker to be reaped by this process.
     """
     shown: dict[str, Any] = {}
@@ -53,10 +55,20 @@ def until_end(
         if not seen.verdict.goes_on:
             if child_pid is not None:
                 _reap_soon(child_pid)
+            _refuse_deleted(run)
             return seen
         if deadline is not None and time.monotonic() >= deadline:
             return None
         time.sleep(POLL_S)
+
+
+def _refuse_deleted(run: "RunDir") -> None:
+    if not os.path.isdir(run.path):
+        raise NotFound(
+            f"the run directory {run.path} was deleted while this waited; its worker ends what trains in it",
+            code="RUN_DIR_GONE",
+            hint="prepare a new version to train again",
+        )
 
 
 class _Glance:

@@ -111,7 +111,7 @@ def living(run: "RunDir", state: "Mapping[str, Any] | None") -> "list[Identity]"
     The keeper is not among them. Nothing is found in another pid namespace: there the locks alone speak.
     """
     started = read_started(run)
-    recorded = [started.get("training"), (state or {}).get("training"), *_members(state)]
+    recorded = [started.get("training"), (state or {}).get("training"), *members(state)]
     found = {one["pid"]: one for one in recorded if one and processes.alive(one)}
     found |= {one["pid"]: one for one in processes.marked(run.version_id, run.path)}
     found |= {one["pid"]: one for one in processes.descendants(started.get("keeper"))}
@@ -142,7 +142,8 @@ def members_text(tree: "list[Identity]") -> "dict[str, Any]":
     }
 
 
-def _members(state: "Mapping[str, Any] | None") -> "list[Identity]":
+def members(state: "Mapping[str, Any] | None") -> "list[Identity]":
+    """The recorded processes of a training, whether they live or not."""
     tree = (state or {}).get("tree")
     if not isinstance(tree, dict):
         return []

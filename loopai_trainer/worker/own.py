@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from loopai_trainer.contract import Backend
     from loopai_trainer.records import ApprovedPlan, Command
+    from loopai_trainer.worker.ground import Ground
     from loopai_trainer.worker.watching import Watcher
 
 _START_PAUSE_S = 0.02
@@ -179,6 +180,13 @@ def _not_started(run: RunDir) -> TrainingFailed:
 
 def _watch(job: Job, started_at: float, *, adopted: bool = False) -> Ended:
     """Follow training to its end, whoever brings it about. `adopted`: another worker has written down the beginning."""
+    from loopai_trainer.worker.ground import firm_ground
+
+    with firm_ground(job.run, job.record) as ground:
+        return _followed(job, started_at, ground, adopted)
+
+
+def _followed(job: Job, started_at: float, ground: Ground, adopted: bool) -> Ended:
     from loopai_trainer.worker.disk_room import ExitWait, keep_room, note_full
     from loopai_trainer.worker.pulse import Pulse
     from loopai_trainer.worker.stopping import stop_training, sweep
@@ -191,6 +199,7 @@ def _watch(job: Job, started_at: float, *, adopted: bool = False) -> Ended:
     ended = Ended(None, started_at)
     disk_full = False
     while not os.path.exists(run.launch_exit):
+        ground.check()
         watcher.tick()
         request = _cancel_request(job)
         disk_full = atomic.is_full(run.path)
@@ -212,6 +221,7 @@ def _watch(job: Job, started_at: float, *, adopted: bool = False) -> Ended:
             break
         pulse.wait()
     pulse.close()
+    ground.check()
     ended.survivors = sweep(run, record)
     ended.ended_at = time.time()
     ended.exit_record = read_exit(run)

@@ -2,12 +2,15 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from fakes.runs import answer, wait_for
 
 from loopai_trainer.files import state_file
+from loopai_trainer.host import processes
+from loopai_trainer.worker.observe import read_started
 
 pytestmark = pytest.mark.flow
 
@@ -128,3 +131,25 @@ def test_records_of_any_shape_are_read_without_a_fault(prepare):
                 assert document["status"] in ("completed", "failed")
             Path(path).write_text(before)
             assert Path(other).read_text() == kept
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_a_training_whose_run_directory_is_deleted_is_ended(prepare, tmp_path, made_again):
+    hold = tmp_path / "hold"
+    hold.touch()
+    run = prepare(hold_file=str(hold), helper_s=300.0)
+    caller = run.start()
+    wait_for(lambda: run.state().get("current_step") == 3)
+    started = read_started(run.run)
+    mine = [run.state()["worker"], started["keeper"], started["training"], *run.living()]
+    assert len(mine) > 4  # the helper too, in its own session
+    shutil.rmtree(run.run.path)
+    if made_again:  # what stands in its place is somebody else's, and is left alone
+        os.mkdir(run.run.path)
+    wait_for(lambda: not any(processes.alive(one) for one in mine), limit_s=120.0)
+    code, document = answer(caller)
+    assert os.path.exists(run.run.path) == made_again
+    if not made_again:
+        assert (code, document["error"]["code"]) == (2, "RUN_DIR_GONE")
+    else:
+        assert os.listdir(run.run.path) in ([], ["run.lock"])  # of the caller, which looked what it may start there

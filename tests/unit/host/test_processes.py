@@ -157,3 +157,15 @@ def test_no_proc_is_an_error(monkeypatch):
     monkeypatch.setattr(processes, "identify", lambda pid: None)
     with pytest.raises(OSError, match="/proc"):
         processes.own_identity()
+
+
+def test_a_command_is_shown_on_one_line_without_anything_that_a_terminal_obeys(sleeper):
+    one = sleeper("import time; '\x1b[2J\u202e'\nprint(1, flush=True)\ntime.sleep(60)")
+    one.stdout.readline()
+    command = processes.describe(processes.identify(one.pid))["command"]
+    assert command.isprintable()
+    assert command.endswith("' [2J ' print(1, flush=True) time.sleep(60)")
+
+
+def test_a_run_directory_that_is_gone_has_no_marked_processes(tmp_path):
+    assert processes.marked("v1", str(tmp_path / "gone")) == []
