@@ -9,6 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_WORKER = "loopai_trainer.worker.entry"
+"""By name: it is loaded with the first run."""
+
 
 class Inline:
     """Runs the worker's own main function to its end. Handle: the text `inline`."""
@@ -16,9 +19,9 @@ class Inline:
     name = "inline"
 
     def start(self, argv: Sequence[str], run_dir: str, log_path: str, inherit_fds: Sequence[int]) -> str:
-        """Run `python ... -m MODULE ARGS` as MODULE.main(ARGS) here; returns when the run is over."""
-        at = list(argv).index("-m")
-        module = importlib.import_module(argv[at + 1])
+        """Run the worker of `python ... -c CODE ARGS` as main(ARGS) here; returns when the run is over."""
+        at = list(argv).index("-c")
+        module = importlib.import_module(_WORKER)
         sys.stderr.write("the worker runs inside this process: the run ends with it (debugging alone)\n")
         module.main(list(argv[at + 2 :]))
         return "inline"

@@ -1,4 +1,4 @@
-"""Where a worker begins (`python -P -m loopai_trainer.worker.entry`): its descriptors, its signals, its last resort.
+"""Where a worker begins (`detached`, by worker.starting): its descriptors, its signals, its last resort.
 
 The approved bytes come through an anonymous file, are hashed again here, and are materialised from memory: no path
 that anybody could change lies between the approval and the launch.
@@ -7,7 +7,6 @@ that anybody could change lies between the approval and the launch.
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from loopai_trainer import backends
@@ -223,7 +222,3 @@ def _close_others(kept: tuple[int, ...]) -> None:
                 pass  # the descriptor of the listing itself
     for fd in kept[3:]:
         os.set_inheritable(fd, False)
-
-
-if __name__ == "__main__":
-    sys.exit(detached(sys.argv[1:]))

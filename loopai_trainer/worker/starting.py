@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from loopai_trainer.files.run_dir import RunDir
 
-MODULE = "loopai_trainer.worker.entry"
+_CODE = "import sys; from loopai_trainer.worker.entry import detached; sys.exit(detached(sys.argv[1:]))"
+"""What the worker's Python runs. `-m` would import runpy and importlib.util first: over half of starting Python."""
 
 TO_LAUNCH, TO_FINISH, TO_ADOPT, TO_TERMINATE = "", "--finish", "--adopt", "--terminate"
 """What a worker is started for: to launch training; to finalise one that has ended while nobody watched; to watch one
@@ -56,7 +57,7 @@ def start_worker(run: "RunDir", lock_fd: int, request: StartRequest, mode: str) 
     plan_fd = _anonymous_file(request.config)
     try:
         argv = [
-            *(sys.executable, "-P", "-m", MODULE),
+            *(sys.executable, "-P", "-c", _CODE),
             *(run.path, run.version_id, run.task.path, str(lock_fd), str(plan_fd), request.sha256, request.executor),
             *((_DEVICES + ",".join(map(str, request.device_fds)),) if request.device_fds else ()),
             *((mode,) if mode else ()),

@@ -100,7 +100,7 @@ IMPORTED = (
     ("words", "forbidden"),
     [
         (["--version"], HEAVY | {"json", "dataclasses"}),
-        (["status", "RUN", "--json"], HEAVY | {"dataclasses", "typing", "yaml", "email", "subprocess"}),
+        (["status", "RUN", "--json"], HEAVY | {"dataclasses", "typing", "yaml", "email", "subprocess", "_hashlib"}),
         (["run-prepared", "CONFIG", "--sha256", "HASH", "--json"], HEAVY | {"subprocess"}),
     ],
 )

@@ -100,7 +100,8 @@ class TestLocal:
 def test_inline_runs_the_module_here(tmp_path, monkeypatch, capsys):
     (tmp_path / "some_worker.py").write_text("SEEN = []\ndef main(words):\n    SEEN.append(words)\n    return 0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    argv = [sys.executable, "-P", "-m", "some_worker", "a", "b"]
+    monkeypatch.setattr(inline, "_WORKER", "some_worker")
+    argv = [sys.executable, "-P", "-c", "import some_worker", "a", "b"]
     handle = inline.EXECUTOR.start(argv, str(tmp_path), str(tmp_path / "worker.log"), ())
     import some_worker  # type: ignore[import-not-found]
 

@@ -73,7 +73,8 @@ def test_a_start_hands_lock_and_bytes_over(run, executor):
     attachment = start_or_attach(run, SHA256, begin)
     assert (attachment.kind, attachment.worker_pid) == ("started", None)
     assert executor.config == CONFIG
-    assert executor.argv[1:7] == ["-P", "-m", "loopai_trainer.worker.entry", run.path, run.version_id, run.task.path]
+    assert executor.argv[1:3] == ["-P", "-c"]
+    assert executor.argv[4:7] == [run.path, run.version_id, run.task.path]
     assert executor.argv[9:] == [SHA256, "fake"]
     assert locks.held(run.run_lock)
     state = state_file.read(run).state
