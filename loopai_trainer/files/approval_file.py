@@ -50,13 +50,29 @@ def append(task: "TaskDir", record: "dict[str, Any]") -> None:
 
 def history(task: "TaskDir") -> "list[dict[str, Any]]":
     """All whole records of the task, oldest first; torn or edited lines are passed over. Raises ApprovalError."""
+    return [record for record in _lines(task) if approval.is_whole(record)]
+
+
+def is_used_up(task: "TaskDir", record: "dict[str, Any]") -> bool:
+    """Whether training was exec'd under this approval, whatever is left of the run itself. Raises ApprovalError."""
+    return any(approval.uses_up(mark, record) for mark in _lines(task))
+
+
+def note_training(run: "RunDir", at: float) -> None:
+    """Add to the task's history that training was exec'd under the run's approval. Raises ApprovalError, OSError."""
+    record = read(run)
+    if record is not None:
+        append(run.task, approval.training_mark(record, at=at))
+
+
+def _lines(task: "TaskDir") -> "list[dict[str, Any]]":
     found = []
     for line in (_bytes(task.approvals) or b"").splitlines():
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(record, dict) and approval.is_whole(record):
+        if isinstance(record, dict):
             found.append(record)
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,6 +59,18 @@ def write(copies: Sequence[Copy]) -> None:
     for copy in copies:
         atomic.make_private_dir(str(Path(copy.path).parent))
         atomic.write_bytes(copy.path, copy.data, mode=0o444)
+
+
+def restore(copies: Sequence[Copy]) -> None:
+    """Write those copies that are gone, or are not what they were."""
+    write([copy for copy in copies if _held(copy.path) != copy.data])
+
+
+def _held(path: str) -> bytes | None:
+    if os.path.islink(path) or not os.path.isfile(path):
+        return None
+    with open(path, "rb") as file:
+        return file.read(MAX_BYTES + 1)
 
 
 def _copy_of(key: str, path: str, target: str) -> Copy:

@@ -94,7 +94,21 @@ def prepared_at(run: RunDir) -> float:
 
 
 def _record(run: RunDir, plan: Plan, approved_via: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The record that allows this start: one given at a terminal, else the hash that the caller passes."""
+    """The record that allows this start, unless training was exec'd under it before. Raises ApprovalError."""
+    record = _allowing(run, plan, approved_via, environ)
+    if approval_file.is_used_up(run.task, record):
+        # The run's own files are gone or an older copy of its record lies there; the task's history remembers.
+        raise ApprovalError(
+            f"the approval of {run.version_id} is used up: training was started under it before, though its records "
+            f"are gone from {run.path}",
+            code="APPROVAL_USED",
+            hint="prepare a new version and have it approved",
+        )
+    return record
+
+
+def _allowing(run: RunDir, plan: Plan, approved_via: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """One given at a terminal, else the hash that the caller passes."""
     approval_file.refuse_link(run.task.approvals)
     given = approval_file.read(run)
     refuse_used(given, plan)

@@ -65,6 +65,7 @@ def refresh(run: RunDir, environ: Mapping[str, str], progress: Progress | None =
         edited = _edited(run, environ)
         plan, copies = _rewritten(edited, progress)
         if plan.values == edited.values:
+            small_inputs.restore(copies)  # their hashes stand in the YAML: a copy that was edited is as approved again
             return {"changed": [], "unified": ""}
         if given is not None:
             void = approval.voided(given, at=clocks.read().now)
@@ -175,7 +176,10 @@ def _is_split(edited: _Edited) -> bool:
     if not before or not now:
         return False
     own = (edited.written["inputs"]["train"].get("source") or {}).get("path")
-    return bool(own) and own == (before.get("source") or {}).get("path") == _source(edited, "validation")
+    if not own or own != (before.get("source") or {}).get("path"):
+        return False
+    # Both entries name the one file: an edit of the first alone, or of both, leaves it a split.
+    return _source(edited, "validation") in (own, _source(edited, "train"))
 
 
 def _validation_size(edited: _Edited) -> float | int | None:

@@ -15,7 +15,7 @@ HINT = "take it out; name the variable that holds it in loopai.launch.pass_env (
 def plan_problems(plan: Plan, lines: Mapping[str, int], environ: Mapping[str, str]) -> Iterator[Problem]:
     """An error for each secret in the YAML, by its key and line; no value is said."""
     for key, kind in secrets.found(dict(plan.values), secrets.environment_values(environ)):
-        message = f"'{key}' holds {kind}: it would stand in the plan, in its copies and in what is shown"
+        message = f"'{key}' holds {kind}; it would stand in the plan, in its copies and in what is shown"
         yield Problem("error", CODE, "config", message, HINT, line=lines.get(key), field=key)
 
 
@@ -38,7 +38,7 @@ def refuse_settings(settings: Settings, environ: Mapping[str, str]) -> None:
     problems = []
     for name, kind in secrets.found(dict(settings.values), hidden):
         origin = settings.origin(name.partition(".")[0])
-        message = f"{name} (from {origin}) holds {kind}: plan.json would keep it"
+        message = f"{name} (from {origin}) holds {kind}; plan.json would keep it"
         problems.append(Problem("error", CODE, "settings", message, "take it out", field=name, origin=origin))
     if problems:
         raise SettingsError(problems[0].message, code=CODE, hint="take it out of that setting", problems=problems)

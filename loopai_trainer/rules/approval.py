@@ -1,13 +1,13 @@
 """The approval record (interface section 6): its making, its digest, its expiry and its one use. Pure: time comes in.
 
-Light on purpose (json and hashlib alone): `run-prepared` needs it before training starts.
+Light on purpose (json alone): `run-prepared` needs it before training starts.
 """
 
-import hashlib
 import json
 import math
 
 from loopai_trainer.errors import ApprovalError
+from loopai_trainer.rules import digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def sealed(record: "Mapping[str, Any]") -> "dict[str, Any]":
     """The record with the digest of all its other fields."""
     body = {key: value for key, value in record.items() if key != "digest"}
     text = json.dumps(body, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return {**body, "digest": hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()}
+    return {**body, "digest": digest.sha256(text.encode("utf-8", "backslashreplace"))}
 
 
 def consumed(record: "Mapping[str, Any]", *, at: float, by: "Mapping[str, Any]") -> "dict[str, Any]":
@@ -104,6 +104,21 @@ def seen_expired(record: "Mapping[str, Any]", *, at: float) -> "dict[str, Any]":
 def voided(record: "Mapping[str, Any]", *, at: float) -> "dict[str, Any]":
     """The record after the plan that it allowed was rewritten."""
     return sealed({**record, "voided_at": at})
+
+
+def training_mark(record: "Mapping[str, Any]", *, at: float) -> "dict[str, Any]":
+    """What the task's history keeps once training was exec'd under `record`: it is used up, whatever the run says."""
+    names = ("version_id", "config_sha256", "counted_from")
+    return sealed({"schema": SCHEMA, **{name: record[name] for name in names}, "trained_at": at})
+
+
+def uses_up(mark: "Mapping[str, Any]", record: "Mapping[str, Any]") -> bool:
+    """Whether `mark` is a whole training_mark of this approval, or of a later one of the same version."""
+    try:
+        whole = sealed(mark) == dict(mark) and is_time(mark.get("trained_at")) and is_time(mark.get("counted_from"))
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return whole and mark.get("version_id") == record["version_id"] and mark["counted_from"] >= record["counted_from"]
 
 
 def is_whole(record: "Mapping[str, Any]") -> bool:

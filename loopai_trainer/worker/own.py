@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from loopai_trainer.errors import Cancelled, TrainingFailed
+from loopai_trainer.errors import ApprovalError, Cancelled, TrainingFailed
 from loopai_trainer.files import atomic
 from loopai_trainer.files.event_log import utc_text
 from loopai_trainer.files.run_dir import RunDir
@@ -159,6 +159,8 @@ def _wait_for_exec(job: Job, keeper_pid: int) -> None:
     while True:
         started = read_started(run)
         if started.get("training") or os.path.exists(run.launch_exit):
+            if os.path.exists(run.launch_started):
+                _use_up_approval(run)
             job.record.note(**{name: one for name, one in started.items() if one})
             return
         if not locks.held(run.training_lock):
@@ -167,6 +169,16 @@ def _wait_for_exec(job: Job, keeper_pid: int) -> None:
             _reap(keeper_pid)
             raise _not_started(run)
         time.sleep(_START_PAUSE_S)
+
+
+def _use_up_approval(run: RunDir) -> None:
+    """Tell the task's history, which a clean-up of the run's folder leaves alone: one approval is one training."""
+    from loopai_trainer.files import approval_file
+
+    try:
+        approval_file.note_training(run, time.time())
+    except (ApprovalError, OSError):
+        pass  # launch/started says the same for as long as the folder is left alone
 
 
 def _not_started(run: RunDir) -> TrainingFailed:

@@ -1,6 +1,8 @@
 """From a person's approval at a terminal to the one training that it allows."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,29 @@ def test_the_same_call_may_follow_a_death_before_exec_and_another_hash_may_not(p
     assert run.run_to_end()[0] == 0
     assert run.starts == 1
     assert approval_file.read(run.run)["approved_via"] == ("terminal" if terminal else "hash")
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_cleaning_up_after_a_training_does_not_give_its_approval_back(prepare, terminal):
+    run = prepare()
+    if terminal:
+        demand_terminal(run)
+        approve(run)
+        unused = Path(run.run.approval).read_bytes()
+    assert run.run_to_end()[0] == 0
+    for path in (run.run.launch, run.run.checkpoints, run.run.metrics, os.path.dirname(run.run.approved_config)):
+        shutil.rmtree(path, ignore_errors=True)
+    for path in (run.run.run_state, run.run.result, run.run.training_lock, run.run.approval):
+        Path(path).unlink(missing_ok=True)
+    if terminal:
+        Path(run.run.approval).write_bytes(unused)  # a copy of the record from before its use
+    code, document = run.run_to_end()
+    assert (code, document["error"]["code"]) == (4, "APPROVAL_USED")
+    assert not os.path.exists(run.run.launch_started)
+    if terminal:
+        Path(run.run.approval).unlink()
+        approve(run)  # a person may approve it anew
+        assert run.run_to_end()[0] == 0
 
 
 def note_as_inspected(run, sha256):

@@ -100,6 +100,18 @@ def test_the_history_keeps_its_order_and_passes_over_what_is_torn(run):
     assert [one["version_id"] for one in approval_file.history(run.task)] == ["v1", "v2"]
 
 
+def test_a_training_is_remembered_beside_the_history(run):
+    approval_file.note_training(run, 2.0)  # no record: nothing to remember
+    assert not os.path.exists(run.task.approvals)
+    given = record()
+    approval_file.write(run, given)
+    approval_file.append(run.task, given)
+    assert not approval_file.is_used_up(run.task, given)
+    approval_file.note_training(run, given["approved_at"] + 1.0)
+    assert approval_file.is_used_up(run.task, given)
+    assert approval_file.history(run.task) == [given]
+
+
 def test_a_history_that_is_a_link_is_neither_read_nor_written(run, tmp_path):
     (tmp_path / "other").write_text("")
     os.symlink(tmp_path / "other", run.task.approvals)

@@ -168,6 +168,13 @@ class TestRefresh:
         assert answer.data["counts"]["train"]["usable"] == 15
         assert plan.values["seed"] == 7
 
+    def test_another_source_in_both_places_stays_one_split_file(self, plan, place):
+        other = place.root / "other.jsonl"
+        other.write_text("".join(json.dumps(row) + "\n" for row in MORE))
+        plan.replace(str(place.data), str(other))  # as an editor's replace-all leaves it
+        counts = plan.inspect(refresh=True).data["counts"]
+        assert (counts["train"]["usable"], counts["validation"]["usable"]) == (15, 5)
+
     def test_it_is_the_plan_that_prepare_would_have_made(self, plan, place):
         place.write_rows(MORE)
         plan.inspect(refresh=True)

@@ -130,3 +130,32 @@ def test_the_refusal_says_how_late_it_is(late_s, said):
 
 def test_what_a_clock_leaves_in_a_record():
     assert approval.Clock(1.0, "b1", 2.00049).boot() == {"boot_id": "b1", "boot_s": 2.0}
+
+
+def test_a_mark_of_a_training_uses_up_its_approval_and_no_later_one():
+    mark = approval.training_mark(record(1000.0), at=1001.0)
+    assert approval.uses_up(mark, record(1000.0))
+    assert approval.uses_up(mark, record(900.0))  # an older copy of the record
+    assert not approval.uses_up(mark, record(1000.5))
+    assert not approval.uses_up(mark, record(1000.0, version_id="v2"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"trained_at": None},
+        {"counted_from": "1"},
+        {"version_id": {1}},
+        {"trained_at": float("nan")},
+    ],
+)
+def test_what_is_no_mark_uses_nothing_up(change):
+    mark = {**approval.training_mark(record(), at=1001.0), **change}
+    assert not approval.uses_up(mark, record())
+    assert not approval.uses_up(record(), record())
+
+
+def test_an_edited_mark_is_none():
+    mark = approval.training_mark(record(), at=1001.0)
+    assert not approval.uses_up({**mark, "counted_from": 2000.0}, record())
+    assert not approval.uses_up(approval.sealed({**mark, "counted_from": True}), record())
