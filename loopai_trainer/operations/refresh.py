@@ -27,6 +27,8 @@ Progress = Callable[[str, int, int], None]
 _SPLITS = ("train", "validation")
 _DATASET_SETTINGS = ("train_input_dataset_path", "verl_source_dataset_path")
 
+_EVAL_SETTINGS = ("train_input_eval_dataset_path", "verl_source_eval_dataset_path")
+
 
 class _Edited(NamedTuple):
     """An edited YAML. `written`: the `loopai` block as the program wrote it last; `noted`: plan.json."""
@@ -123,7 +125,7 @@ def _rewritten(edited: _Edited, progress: Progress | None) -> tuple[Plan, list[s
         _refuse_other_start(edited, changed, model)
     if changed:
         size = _validation_size(edited)
-        report = prepare.read_data(resolved, run, size, prepare.tell(progress, "reading data"))
+        report = prepare.read_data(resolved, run, size, prepare.tell(progress, "reading data"), _reused(edited))
         native = backend.draft(prepare.with_version(settings, versions), report, native, model, paths)
         splits, registry = prepare.split_entries(report), prepare.file_entries(report, [])
         if ("validation" in splits) != ("validation" in edited.written["inputs"]):
@@ -140,7 +142,8 @@ def _settings(edited: _Edited) -> Settings:
     values = {name: entry.get("value") for name, entry in kept.items()}
     origins = {name: str(entry.get("origin")) for name, entry in kept.items()}
     chosen = {_dataset_setting(values): _source(edited, "train"), "train_input_model_name": _model_path(edited)}
-    chosen["train_input_eval_dataset_path"] = None if _is_split(edited) else _source(edited, "validation")
+    own = _is_split(edited) or _reused(edited) is not None
+    chosen["train_input_eval_dataset_path"] = None if own else _source(edited, "validation")
     origin = edited.run.config
     return Settings({**values, **chosen}, {**origins, **dict.fromkeys(chosen, origin)})
 
@@ -180,6 +183,16 @@ def _is_split(edited: _Edited) -> bool:
         return False
     # Both entries name the one file: an edit of the first alone, or of both, leaves it a split.
     return _source(edited, "validation") in (own, _source(edited, "train"))
+
+
+def _reused(edited: _Edited) -> str | None:
+    """The last round's validation data, as long as the edit leaves them: no setting named them (decision 23)."""
+    before = edited.written["inputs"].get("validation")
+    named = any((edited.noted["settings"].get(name) or {}).get("value") for name in _EVAL_SETTINGS)
+    if not before or named or edited.backend.data_kind != "prompts" or _is_split(edited):
+        return None
+    path = (before.get("source") or {}).get("path")
+    return path if path and path == _source(edited, "validation") else None
 
 
 def _validation_size(edited: _Edited) -> float | int | None:
