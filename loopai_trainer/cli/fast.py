@@ -17,6 +17,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     """Run the program and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     _open_missing_streams()
+    _take_all_characters()
     try:
         code = _fast(words)
         if code is not None:
@@ -42,6 +43,22 @@ def _open_missing_streams() -> None:
         os.close(fd)
         sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - open as long as the program
         sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115 - as above
+
+
+def _take_all_characters() -> None:
+    """What a terminal of another encoding than UTF-8 cannot show is escaped as in JSON: no answer may fail for that."""
+    if getattr(sys.stdout, "errors", "") == "strict" and hasattr(sys.stdout, "reconfigure"):
+        import codecs
+
+        codecs.register_error("json_escape", _json_escape)
+        sys.stdout.reconfigure(errors="json_escape")
+
+
+def _json_escape(error: UnicodeError) -> "tuple[str, int]":
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)), error.end
 
 
 def _fast(words: "list[str]") -> int | None:

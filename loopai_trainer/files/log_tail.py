@@ -17,13 +17,15 @@ _ESCAPES = re.compile(
 """ECMA-48's control sequences and strings (titles, links), control codes, and what turns the direction of writing."""
 
 
-def tail(path: str, count: int) -> tuple[list[str], bool]:
-    """(the last `count` lines, whether there is more before them). A missing file has no lines."""
+def tail(path: str, count: int, end: int | None = None) -> tuple[list[str], bool]:
+    """(the last `count` lines before byte `end`, whether there is more before them). A missing file has no lines."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - MAX_BYTES))
-            data = file.read(MAX_BYTES)
+            size = size if end is None else min(size, end)
+            begin = max(0, size - MAX_BYTES)
+            file.seek(begin)
+            data = file.read(size - begin)
     except FileNotFoundError:
         return [], False
     lines = split_lines(data)
@@ -55,6 +57,11 @@ class Follower:
         if from_end and os.path.exists(path):
             status = os.stat(path)
             self._offset, self._inode = status.st_size, status.st_ino
+
+    @property
+    def offset(self) -> int:
+        """The byte from which on it reads."""
+        return self._offset
 
     def lines(self) -> list[str]:
         """Whole lines that were written since the last call."""

@@ -29,7 +29,7 @@ def follow_logs(version: str, scope: targets.Scope, count: int, worker: bool = F
     run = targets.find(version, scope)
     path = _path(run, worker)
     follower = Follower(path, from_end=True)
-    yield from tail(path, count)[0]
+    yield from tail(path, count, follower.offset)[0]  # what is written from now on is the follower's
     while True:
         goes_on = observe(run).verdict.goes_on
         yield from follower.lines()

@@ -112,3 +112,18 @@ def test_a_file_of_the_wrong_kind_is_named_without_a_traceback(run):
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (1, "FILE_UNUSABLE")
     assert run.run.train_log in done.stdout
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("words", ["logs {path}", "logs {path} -f"])
+def test_a_terminal_of_another_encoding_is_no_crash(run, words, encoding):
+    text = "\u00e4 \u6f22 \U0001f600"
+    Path(run.run.train_log).write_text(text + "\n")
+    run.extra_env = {"PYTHONIOENCODING": encoding}
+    lines = run.call(*words.format(path=run.run.path).split(), "--json").communicate(timeout=60)[0].decode(encoding)
+    if words.endswith("-f"):
+        assert json.loads(lines.splitlines()[-1])["line"] == text
+    else:
+        assert json.loads(lines)["data"]["lines"] == [text]
+    shown = run.call(*words.format(path=run.run.path).split()).communicate(timeout=60)[0].decode(encoding)
+    assert "\\ud83d\\ude00" in shown or "\U0001f600" in shown
