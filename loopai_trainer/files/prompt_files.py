@@ -26,6 +26,8 @@ READ_ONLY = 0o444
 GROUP_ROWS = 10_000
 GROUP_CHARACTERS = 4 << 20
 """A row group is written when it has this many rows or characters: what bounds the memory of writer and reader."""
+_FEW_ROWS = 1000
+"""Tables of fewer rows are put together before they are written to a spool, which costs a copy."""
 DEFAULT_STYLE = "rule"
 OWN_EXTRA = ("index", "split", "source_position")
 """extra_info that every converted row has, unless its source has a key of that name."""
@@ -144,7 +146,9 @@ class Spool:
 
     def _write(self) -> None:
         if self._tables:
-            self._writer.write_table(pyarrow.concat_tables(self._tables).combine_chunks())
+            table = pyarrow.concat_tables(self._tables)
+            few = table.num_rows < _FEW_ROWS * len(self._tables)
+            self._writer.write_table(table.combine_chunks() if few else table)
         self._tables, self._bytes = [], 0
 
 

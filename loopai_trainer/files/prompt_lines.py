@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -210,15 +211,19 @@ def question_keys(questions: Any, keys: TextKeys) -> array[int]:
     together = pyarrow.ListArray.from_arrays([0, len(questions)], compute.ascii_trim_whitespace(spaced))
     joined: bytes = compute.binary_join(together, "\n")[0].as_buffer().to_pybytes()
     texts = joined.split(b"\n")
-    if b"  " in joined:
-        others = [row for row, text in enumerate(texts) if b"  " in text or not text.isascii()]
-    else:
-        others = [row for row, text in enumerate(texts) if not text.isascii()]
+    others = {row for row, text in enumerate(texts) if not text.isascii()}.union(_with_runs(joined))
     if others:
-        folded = single_texts(questions.take(pyarrow.array(others, pyarrow.int32())).to_pylist())
-        for row, folded_text in zip(others, folded, strict=True):
+        rows = sorted(others)
+        folded = single_texts(questions.take(pyarrow.array(rows, pyarrow.int32())).to_pylist())
+        for row, folded_text in zip(rows, folded, strict=True):
             texts[row] = folded_text.encode()
     return keys.of_utf8(texts)
+
+
+def _with_runs(joined: bytes) -> Iterator[int]:
+    """The texts, joined by line feeds, that hold two spaces in a row."""
+    parts = joined.split(b"  ")
+    yield from accumulate(part.count(b"\n") for part in parts[:-1])
 
 
 def _begin_and_end(lines: list[bytes]) -> bool:
