@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import subprocess
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,23 @@ def test_every_text_key_of_the_tree_is_classified(versions):
         f"{ROLLOUT}.disaggregation.decode_tensor_model_parallel_size",
         "global_profiler.steps",
     ]
+
+
+def test_every_key_of_the_tree_that_names_a_file_is_pinned_or_refused(versions):
+    """By its name, whatever the tables call it: a path outside of the run is let through under none of them."""
+    named = re.compile(r"path|file|_dir$|_lib$|url|checkpoint$", re.IGNORECASE)
+    tree = read_tree(versions.package_dir)
+    texts = [key for key, kind in tree.kinds.items() if not kind.names or "str" in kind.names]
+    keys = [key for key in texts if named.search(key.rpartition(".")[2])]
+    assert len(keys) > 40
+    let_through = []
+    for key in keys:
+        native: dict[str, object] = {}
+        dotted.put(native, key, "/elsewhere/some.file")
+        if not list(coverage.coverage_problems(native, "/run")):
+            let_through.append(key)
+    pinned = {*coverage.FILE_KEYS, *(key for key in keys if any(fnmatchcase(key, one) for one in coverage.COVERED))}
+    assert set(let_through) <= pinned, sorted(set(let_through) - pinned)
 
 
 def test_what_hydra_cannot_take_comes_back_as_problems(environment, tmp_path):
