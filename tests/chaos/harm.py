@@ -15,6 +15,7 @@ from loopai_trainer.worker.observe import read_started
 
 DISK = "2m"
 WHO = ("caller", "worker", "worker", "keeper", "training", "rank")
+_STAGES = ("any", "any", "queued", "started", "started", "step", "step", "exited", "finalizing")
 SLOW_S = (0.05, 0.6)
 _SEEN_S = 240.0
 
@@ -43,7 +44,7 @@ def inflict(subject: Any, caller: "subprocess.Popen[bytes]", chance: random.Rand
         if disk is not None and chance.random() < 0.6:
             _fill(disk, chance, harm)
             continue
-        there = [name for name in WHO if _victim(subject, caller, name, chance)]
+        there = [name for name in getattr(subject, "who", WHO) if _victim(subject, caller, name, chance)]
         if not there:
             continue
         who = chance.choice(there)
@@ -64,11 +65,11 @@ def _wait_for_moment(subject: Any, chance: random.Random) -> bool:
         "exited": lambda: os.path.exists(subject.run.launch_exit),
         "finalizing": lambda: subject.state().get("status") == "finalizing",
     }
-    stage = chance.choice(["any", "any", "queued", "started", "started", "step", "step", "exited", "finalizing"])
+    stage = chance.choice(getattr(subject, "stages", _STAGES))
     more_s = chance.uniform(0.0, 0.8 if stage in ("any", "started", "step") else 0.08)
     if stage in ("any", "started"):
         more_s *= subject.pace
-    until = time.monotonic() + _SEEN_S
+    until = time.monotonic() + getattr(subject, "seen_s", _SEEN_S)
     while not stages[stage]():
         if time.monotonic() > until or subject.status in ("completed", "failed", "cancelled", "orphaned"):
             return False

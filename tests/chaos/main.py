@@ -1,10 +1,11 @@
-"""scripts/chaos N [--real K] [--seed S] [--jobs J]: N rounds with the stand-in backend, K with the real LLaMA-Factory."""
+"""scripts/chaos N [--real K] [--verl K] [--seed S] [--jobs J]: N rounds with the stand-in backend, K real ones."""
 
 import argparse
 import concurrent.futures
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -16,6 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
     parser.add_argument("rounds", type=int, help="rounds with the stand-in backend")
     parser.add_argument("--real", type=int, default=0, metavar="K", help="rounds with the real LLaMA-Factory")
+    parser.add_argument("--verl", type=int, default=0, metavar="K", help="rounds with real GRPO on verl")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first round's seed; the next ones follow")
     parser.add_argument("--jobs", type=int, default=2, metavar="J", help="rounds at the same time")
     parser.add_argument("--keep", action="store_true", help="keep the folders of rounds with faults")
@@ -27,12 +29,17 @@ def main() -> int:
         for future in concurrent.futures.as_completed(running):
             done.append(future.result())
             _tell(done[-1])
-    if given.real:
-        with tempfile.TemporaryDirectory(prefix="chaos-real-") as folder:
-            shop = rounds.real_shop(Path(folder))
-            for seed in range(given.seed, given.seed + given.real):
-                done.append(rounds.real_round(seed, shop))
-                _tell(done[-1])
+    kinds: tuple[tuple[int, Any, Any], ...] = (
+        (given.real, rounds.real_shop, rounds.real_round),
+        (given.verl, rounds.verl_shop, rounds.verl_round),
+    )
+    for count, make_shop, one_round in kinds:
+        if count:
+            with tempfile.TemporaryDirectory(prefix="chaos-real-") as folder:
+                shop = make_shop(Path(folder))
+                for seed in range(given.seed, given.seed + count):
+                    done.append(one_round(seed, shop))
+                    _tell(done[-1])
     print(rounds.report(done))
     return 1 if any(one.faults for one in done) else 0
 

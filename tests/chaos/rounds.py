@@ -17,6 +17,7 @@ from fakes.runs import answer
 
 from chaos import harm as harms
 from chaos.subjects import RealRun, RealShop, StandInRun
+from chaos.verl_subjects import VerlRun, VerlShop
 from loopai_trainer.host import processes
 from loopai_trainer.worker.observe import read_exit, read_started
 
@@ -196,3 +197,16 @@ def report(rounds: list[Round]) -> str:
 def real_shop(root: Path) -> RealShop:
     """What real rounds need; the environment is named by LOOPAI_TRAINER_LF_ENV."""
     return RealShop(root, os.environ["LOOPAI_TRAINER_LF_ENV"])
+
+
+def verl_round(seed: int, shop: VerlShop) -> Round:
+    """A round with real GRPO: by `seed` verl's leader, one of its Ray processes or the worker is harmed."""
+    chance = random.Random(seed)
+    done = Round(seed)
+    _round(done, VerlRun(shop, chance, seed), chance, None)
+    return done
+
+
+def verl_shop(root: Path) -> VerlShop:
+    """What rounds with verl need; the environment is named by LOOPAI_TRAINER_VERL_ENV."""
+    return VerlShop(root, os.environ["LOOPAI_TRAINER_VERL_ENV"])
