@@ -22,6 +22,7 @@ POLL_S = 0.25
 ANSWER_BYTES = 256 * 1024 * 1024
 """More than this is no answer of any of our programs."""
 
+_STRAY_ROUNDS = 20
 _TAIL_BYTES = 4096
 _TAIL_LINES = 8
 _PR_SET_PDEATHSIG = 1
@@ -117,6 +118,7 @@ def _run(program: _Program, streams: tuple[int, int, int], stopped: Callable[[],
         return _waited(process, program, stopped)
     finally:
         _end(process)
+        _end_strays(program.env["HOME"])
 
 
 def _waited(process: subprocess.Popen[bytes], program: _Program, stopped: Callable[[], bool]) -> int:
@@ -143,6 +145,28 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
     else:
         _kill_group(process.pid)
+
+
+def _end_strays(home: str) -> None:
+    """Kill what left the program's session (a reward that forks and calls setsid): its home is nobody else's."""
+    mark = b"\0HOME=" + os.fsencode(home) + b"\0"
+    for _ in range(_STRAY_ROUNDS):  # they may fork meanwhile
+        found = [pid for pid in os.listdir("/proc") if pid.isdigit() and mark in _environment_of(pid)]
+        if not found:
+            return
+        for pid in found:
+            try:
+                os.kill(int(pid), signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+
+
+def _environment_of(pid: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return b"\0" + file.read()
+    except OSError:
+        return b""  # it has ended, or is another user's
 
 
 def _kill_group(pid: int) -> None:

@@ -100,3 +100,24 @@ def test_a_program_runs_with_its_output_in_a_log(tmp_path):
     command = question("import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)").command
     assert run_program("running", command, 60.0, str(log)) == 3
     assert sorted(log.read_text().splitlines()) == ["before", "one", "two"]
+
+
+STRAY = """
+import os, sys, time
+for _ in range(2):
+    if os.fork() == 0:
+        os.setsid()
+        with open(sys.argv[1], "a") as file:
+            file.write(f"{os.getpid()} ")
+        time.sleep(600)
+while len(open(sys.argv[1]).read().split()) < 2:
+    time.sleep(0.01)
+print("answered", flush=True)
+"""
+
+
+def test_what_leaves_its_session_is_ended_too(tmp_path):
+    pids = tmp_path / "pids"
+    pids.touch()
+    assert ask(question(STRAY, words=(str(pids),))) == b"answered\n"
+    assert gone(pids)
