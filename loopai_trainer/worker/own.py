@@ -102,7 +102,7 @@ def take_up(job: Job) -> str:
     exit_record = read_exit(job.run)
     reason = None
     if exit_record is None:
-        reason = ("WORKER_LOST", "worker and keeper were gone before training's end could be seen")
+        reason = ("WORKER_LOST", _why_unseen(job.run))
     ended = Ended(exit_record, _recorded_start(job), reason)
     ended.ended_at = time.time()
     if was_full(job.run):
@@ -111,9 +111,22 @@ def take_up(job: Job) -> str:
     watcher.take_up()
     _read_rest(job, watcher, ended)
     request = read_request(job.run)
-    if request is not None and (exit_record is None or exit_record.get("returncode") != 0):
+    failed = exit_record is None or exit_record.get("returncode") != 0
+    if _was_stopped(job) or (request is not None and failed):
         ended.cancelled, ended.reason = True, None
     return _finalise(job, ended, None)
+
+
+def _was_stopped(job: Job) -> bool:
+    """Whether a worker that has died since had begun to stop training on request, whatever it made of the signal."""
+    return bool(job.record.state.get("cancel"))
+
+
+def _why_unseen(run: RunDir) -> str:
+    keeper = read_started(run).get("keeper") or {}
+    if keeper.get("boot_id") not in (None, processes.boot_id()):
+        return "the host was restarted while training ran"
+    return "worker and keeper were gone before training's end could be seen"
 
 
 def adopt(job: Job) -> str:
@@ -209,6 +222,7 @@ def _followed(job: Job, started_at: float, ground: Ground, adopted: bool) -> End
     if adopted:
         watcher.take_up()
     ended = Ended(None, started_at)
+    ended.cancelled = _was_stopped(job)
     disk_full = False
     while not os.path.exists(run.launch_exit):
         ground.check()

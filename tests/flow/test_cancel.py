@@ -1,11 +1,13 @@
 """Cancelling: the whole tree ends, the checkpoints stay, and cancelled is cancelled."""
 
 import signal
+import sys
 
 import pytest
 from fakes.runs import answer, kill, wait_for
 
 from loopai_trainer.worker.cancelling import request_cancel
+from loopai_trainer.worker.observe import read_exit
 
 pytestmark = pytest.mark.flow
 
@@ -64,3 +66,28 @@ def test_nobody_is_asked_before_the_start_or_after_the_end(prepare):
     assert run.run_to_end()[0] == 0
     asked, seen = request_cancel(run.run, "the test")
     assert (asked, seen.verdict.status) == (False, "completed")
+
+
+@pytest.mark.parametrize("ending", ["run-prepared", "recover"])
+def test_a_run_whose_worker_died_while_stopping_it_is_cancelled_though_training_made_exit_0_of_it(
+    held, tmp_path, ending
+):
+    polite = tmp_path / "polite"
+    polite.write_text(f'#!/bin/sh\ntrap "kill $!; exit 0" TERM\n{sys.executable} "$@" &\nwait\n')
+    polite.chmod(0o755)
+    run, caller = held(program=str(polite), helper_deaf=True)  # which keeps the worker stopping for its whole grace
+    request_cancel(run.run, "a test")
+    wait_for(lambda: read_exit(run.run) and run.state().get("cancel"))
+    assert read_exit(run.run)["returncode"] == 0
+    kill(run.state()["worker"])
+    assert answer(caller)[0] == 8
+    if ending == "recover":
+        code, document = answer(run.call("recover", run.run.path, "--terminate", "--json"))
+        assert (code, document["status"]) == (0, "cancelled")
+    else:
+        for one in run.living():
+            kill(one)
+        wait_for(lambda: run.locked() == (False, False))
+        code, document = run.run_to_end()
+        assert (code, document["status"]) == (13, "cancelled")
+    assert run.starts == 1
