@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.records import BestMetric, Checkpoint, MetricRow, Mode, Selection
-from loopai_trainer.results import large_log, metric_files, verl_tracker
+from loopai_trainer.results import large_log, large_verl_log, metric_files, verl_tracker
 from loopai_trainer.rules import selection
 from loopai_trainer.rules.series import MEASURED, diverged_from, latest
 
@@ -193,7 +193,12 @@ def _training_rows(
             rows += metric_files.read_lines(thinned.lines, reader.read_metrics)
             left_out += thinned.left_out
     for path, attempt in verl_metric_files(run.metrics):
-        rows += metric_files.training_rows(path, reader.read_metrics, attempt)
+        thinned = _thinned_verl(path, rule, at)
+        if thinned is None:
+            rows += metric_files.training_rows(path, reader.read_metrics, attempt)
+        else:
+            rows += metric_files.of_attempt(metric_files.read_lines(thinned.lines, reader.read_metrics), attempt)
+            left_out += thinned.left_out
     return rows, left_out
 
 
@@ -201,6 +206,13 @@ def _thinned(path: str, rule: Rule, at: Collection[int]) -> large_log.Thinned | 
     """Fewer lines of a large log, if the rule asks for nothing but what thinning keeps."""
     size = os.path.getsize(path) if os.path.isfile(path) else 0
     return large_log.thin(path, at) if size > large_log.LARGE_BYTES and rule.metric in _THINNING_KEEPS else None
+
+
+def _thinned_verl(path: str, rule: Rule, at: Collection[int]) -> large_log.Thinned | None:
+    """The same for verl's lines, of which thinning keeps those with a validation metric."""
+    if os.path.getsize(path) <= large_log.LARGE_BYTES or not (rule.metric or "val-").startswith("val-"):
+        return None
+    return large_verl_log.thin(path, at)
 
 
 def verl_metric_files(folder: str) -> list[tuple[str, int | None]]:

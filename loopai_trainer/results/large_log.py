@@ -20,6 +20,7 @@ BLOCK_BYTES = 64 * 1024
 # As LLaMA-Factory 0.9.5 writes them; the quote keeps eval_loss out.
 _LOSS = re.compile(rb'"loss": ?([^,}\s]+)')
 _STEP = re.compile(rb'"current_steps": ?(\d+)')
+_FEWEST_LINES = 3
 
 
 class Thinned(NamedTuple):
@@ -36,8 +37,8 @@ def thin(path: str, steps: Collection[int] = ()) -> Thinned | None:
     of `steps` (where checkpoints are); all of a block in which the loss begins or ceases to be zero or not finite.
     """
     scan = _Scan(steps)
-    for lines in metric_files.line_blocks(path, BLOCK_BYTES):
-        if not scan.add(lines):
+    for text in metric_files.text_blocks(path, BLOCK_BYTES):
+        if not scan.add(text):
             return None
     return Thinned(scan.kept, scan.left_out)
 
@@ -50,13 +51,17 @@ class _Scan:
         self._last_step = -1
         self._state = ""
 
-    def add(self, lines: list[bytes]) -> bool:
-        """Take up a block; False if its steps do not go forward."""
-        losses = _losses(lines)
+    def add(self, text: bytes) -> bool:
+        """Take up a block of whole lines; False if its steps do not go forward."""
+        losses = _losses(text)
+        if len(losses) == text.count(b"\n") + 1 and self._add_even(text, losses):
+            return True
+        lines = text.split(b"\n")
         if len(losses) != len(lines):
             training = [line for line in lines if b'"loss":' in line]
             self.kept += [line for line in lines if b'"loss":' not in line]
-            lines, losses = training, _losses(training)
+            # The other lines hold no loss, so that the numbers are those of the training lines, if all could be read.
+            lines, losses = training, losses if len(losses) == len(training) else []
         if not lines:
             return True
         steps = _steps(lines)
@@ -73,6 +78,30 @@ class _Scan:
         self._last_step, self._state = steps[-1], state
         return True
 
+    def _add_even(self, text: bytes, losses: list[float]) -> bool:
+        """Take up a block without splitting it: all training lines, at even strides, of the state of the one before.
+
+        False if it is not such a block, or has a line to keep besides the first, the last and the lowest loss.
+        """
+        count, state = len(losses), _state(losses)
+        if count < _FEWEST_LINES or state != self._state or not state:
+            return False
+        start, end = text.find(b"\n"), text.rfind(b"\n") + 1
+        first, last = _step(text[:start]), _step(text[end:])
+        second = _step(text[start + 1 : text.find(b"\n", start + 1)])
+        if not self._last_step < first < second or last - first != (count - 1) * (second - first):
+            return False
+        if any(first < step < last for step in self._wanted_steps):
+            return False
+        index = losses.index(min(losses))
+        self.kept.append(text[:start])
+        if 0 < index < count - 1:
+            self.kept.append(text.split(b"\n", index + 1)[index])
+        self.kept.append(text[end:])
+        self.left_out += count - (3 if 0 < index < count - 1 else 2)
+        self._last_step = last
+        return True
+
 
 def _steps(lines: Sequence[bytes]) -> Sequence[int] | None:
     """The lines' steps, or None if they do not go forward. Even strides are seen by their ends alone."""
@@ -83,9 +112,9 @@ def _steps(lines: Sequence[bytes]) -> Sequence[int] | None:
     return steps if all(before < after for before, after in itertools.pairwise(steps)) else None
 
 
-def _losses(lines: Sequence[bytes]) -> list[float]:
+def _losses(text: bytes) -> list[float]:
     try:
-        return list(map(float, _LOSS.findall(b"\n".join(lines))))
+        return list(map(float, _LOSS.findall(text)))
     except ValueError:
         return []
 

@@ -27,21 +27,32 @@ def line_blocks(path: str, block_bytes: int = BLOCK_BYTES) -> Iterator[list[byte
 
     The last line may lack its newline; whether it is whole is for the reader to see.
     """
+    for text in text_blocks(path, block_bytes):
+        yield text.split(b"\n")
+
+
+def text_blocks(path: str, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """The same, each block as one text of whole lines without the last newline."""
     try:
         with open(path, "rb") as file:
             rest = b""
             while block := file.read(block_bytes):
-                *lines, rest = (rest + block).split(b"\n")
-                yield lines
+                text, newline, rest = (rest + block).rpartition(b"\n")
+                if newline:
+                    yield text
             if rest:
-                yield [rest]
+                yield rest
     except OSError:
         return
 
 
 def training_rows(path: str, read_metrics: ReadMetrics, attempt: int | None = None) -> list[MetricRow]:
     """Rows of a file that training itself wrote, read by its backend. `attempt` overrides the rows' own."""
-    rows = [row for lines in line_blocks(path) for row in read_lines(lines, read_metrics)]
+    return of_attempt([row for lines in line_blocks(path) for row in read_lines(lines, read_metrics)], attempt)
+
+
+def of_attempt(rows: list[MetricRow], attempt: int | None) -> list[MetricRow]:
+    """The rows with that attempt; None: with their own."""
     if attempt is None:
         return rows
     return [MetricRow(row.step, row.kind, row.values, attempt) for row in rows]
