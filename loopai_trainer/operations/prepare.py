@@ -232,6 +232,7 @@ def _plan(
     native = backend.draft(told, parts.data, parts.template.values, parts.model, run_place.launch_paths(run))
     native, copies = small_inputs.take(native, backend.file_keys(), run.inputs, os.path.dirname(parts.template.path))
     copies += small_inputs.copies(backend.input_files(settings, native), run.inputs)
+    secret_scan.refuse_copies(copies)
     checks = length_limits.to_plan(length_limits.of_settings(settings))
     taken = resuming.Taken({}, {}, []) if resume is None else resuming.take(resume, run, environ)
     for key, value in taken.native.items():

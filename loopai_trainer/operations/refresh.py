@@ -12,7 +12,7 @@ from loopai_trainer.errors import Busy, ConfigError
 from loopai_trainer.files import approval_file, atomic, hashing, small_inputs, user_dirs
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import clocks, environments
-from loopai_trainer.operations import model_input, prepare, rounds, run_hold, run_place
+from loopai_trainer.operations import model_input, prepare, rounds, run_hold, run_place, secret_scan
 from loopai_trainer.operations.prepared_config import read_config
 from loopai_trainer.operations.reserved_block import reserved_problems, written_block
 from loopai_trainer.operations.review import refuse
@@ -117,6 +117,7 @@ def _rewritten(edited: _Edited, progress: Progress | None) -> tuple[Plan, list[s
     native = _replaced(edited.native, edited.written["inputs"]["model"]["path"], model.path)
     native, copies = small_inputs.take(native, backend.file_keys(), run.inputs, run.path)
     copies += small_inputs.copies(backend.input_files(settings, native), run.inputs)
+    secret_scan.refuse_copies(copies)
     paths = run_place.launch_paths(run)
     splits, result = _kept_splits(edited), edited.values.get("result") or {}
     registry, resumed = _kept_registry(edited), _kept_checkpoint(edited)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from loopai_trainer.errors import SettingsError, UsageError
+from loopai_trainer.errors import ConfigError, SettingsError, UsageError
+from loopai_trainer.files.small_inputs import Copy
 from loopai_trainer.records import Plan, Problem, Settings
 from loopai_trainer.rules import secrets
 
@@ -30,6 +32,20 @@ def refuse_overrides(texts: Sequence[str]) -> None:
         if kind is not None:
             shown = secrets.redacted(key.strip()) or "..."
             raise UsageError(f"--set {shown}: it gives {kind}, which would stand in the plan", code=CODE, hint=HINT)
+
+
+def refuse_copies(copies: Sequence[Copy]) -> None:
+    """Raises ConfigError for a file that would be copied into `inputs/` with a token in it; nothing is written yet."""
+    problems = []
+    for copy in copies:
+        kind = secrets.kind_of_token(copy.data.decode("utf-8", "replace"))
+        if kind is not None:
+            name = os.path.basename(copy.path)
+            message = f"{name} holds {kind}; its copy in inputs/ would keep it"
+            hint = "take it out; let the code read it from a variable that loopai.launch.pass_env names"
+            problems.append(Problem("error", CODE, "config", message, hint, field=name))
+    if problems:
+        raise ConfigError(problems[0].message, code=CODE, hint=problems[0].hint, problems=problems)
 
 
 def refuse_settings(settings: Settings, environ: Mapping[str, str]) -> None:

@@ -1,6 +1,8 @@
 import pytest
 
 from loopai_trainer.errors import ConfigError, SettingsError, UsageError
+from loopai_trainer.files import small_inputs
+from loopai_trainer.operations import secret_scan
 from loopai_trainer.operations.answer import failure
 from loopai_trainer.operations.inspect import inspect
 from loopai_trainer.operations.redaction import without_secrets
@@ -75,3 +77,12 @@ def test_an_edit_that_writes_a_token_is_refused_by_inspect(place):
     refused(error, place.environ)
     (problem,) = [one for one in error.value.problems if one.code == "SECRET_IN_CONFIG"]
     assert problem.line == len(config.read_text().splitlines())
+
+
+def test_a_token_in_a_file_that_would_be_copied_is_refused():
+    harmless = small_inputs.Copy("/run/inputs/ds.json", b'{"zero_optimization": {}}', "0" * 64)
+    secret_scan.refuse_copies([harmless])
+    with pytest.raises(ConfigError) as refused:
+        secret_scan.refuse_copies([harmless, small_inputs.Copy("/run/inputs/reward.py", TOKEN.encode(), "0" * 64)])
+    assert (refused.value.code, refused.value.problems[0].field) == (secret_scan.CODE, "reward.py")
+    assert TOKEN not in refused.value.message
