@@ -42,7 +42,12 @@ PHASES = tuple(
 )
 MARKS: Mapping[str, tuple[bytes, ...]] = {
     "phase": (
-        *(b"[validate_config] ", b"Started a local Ray", b"Generating train split: ", b"validate dataloader initialized"),
+        *(
+            b"[validate_config] ",
+            b"Started a local Ray",
+            b"Generating train split: ",
+            b"validate dataloader initialized",
+        ),
         *(b"all initialize finished", b"Training Progress: "),
     ),
     "train_examples": (b"val dataset size: ",),
