@@ -184,7 +184,7 @@ class MarksLog(Protocol):
     """What a backend may offer beside `read_log`, so that a chatty training costs its watcher next to nothing.
 
     `log_marks`: kind of LogFact -> bytes; a line that holds none of a kind's tells `read_log` nothing of that kind.
-    Marks that begin with a byte which chatter seldom holds (a capital) are looked for fastest. Without `log_marks` every
+    Marks that begin with a byte which chatter seldom holds (a capital) are looked for fastest. Without `log_marks` each
     line is decoded and shown.
     """
 
