@@ -13,11 +13,10 @@ from loopai_trainer.results import metric_files
 from loopai_trainer.results.large_log import Thinned
 
 BLOCK_BYTES = 128 * 1024
-CURVE_LINES = 500
+CURVE_LINES = 300
 """So many lines, at even distances, are kept for the curves."""
 
-_STEP = re.compile(rb'"step": ?(\d+)')
-_START_BYTES = 64
+_STEP = re.compile(rb'{"step": ?(\d+)')
 """verl writes the step first (utils/tracking.py, 0.9.1)."""
 _VALIDATION = b'"val-'
 _CORE = b'"val-core/'
@@ -93,5 +92,5 @@ def _not_finite(line: bytes) -> bool:
 
 def _step(line: bytes) -> int:
     """The line's step; -1 without one, which never goes forward."""
-    match = _STEP.search(line, 0, _START_BYTES)
+    match = _STEP.match(line)
     return int(match[1]) if match else -1
