@@ -1,25 +1,25 @@
 """The error tree: every refusal has a stable code, a message, a hint and an exit code.
 
 TrainerError                     1
-├── UsageError                   2   USAGE
+├── UsageError                   2   USAGE, NO_WORKING_FOLDER, FILE_UNUSABLE
 ├── ValidationError              3
 │   ├── SettingsError                SETTINGS_INVALID, SETTINGS_MISSING, RUN_DIR_IN_USE
 │   ├── DataError                    DATA_INVALID
 │   └── ConfigError                  CONFIG_INVALID
 ├── ApprovalError                4   APPROVAL_MISSING, APPROVAL_EXPIRED, APPROVAL_INVALID, NOT_INSPECTED,
-│                                    CLOCK_SET_BACK, POLICY_INVALID, NO_TERMINAL, AGENT_DETECTED, NOT_APPROVED
+│                                    APPROVAL_USED, CLOCK_SET_BACK, POLICY_INVALID, NO_TERMINAL, AGENT_DETECTED, NOT_APPROVED
 ├── PlanChanged                  5   CONFIG_HASH_MISMATCH
-├── InputChanged                 6   INPUT_CHANGED, INPUT_CHANGED_DURING_RUN
+├── InputChanged                 6   INPUT_CHANGED, INPUT_CHANGED_DURING_RUN, RESOLVED_CHANGED
 ├── Busy                         7   LOCKED, VERSION_IN_USE, DEVICE_IN_USE
 ├── Orphaned                     8   ORPHANED_TRAINING, NOT_ADOPTABLE, NOT_ENDED
 ├── HostUnfit                    9   NO_DEVICE, NO_PORT, SANDBOXED, LOCKS_UNRELIABLE, DISK_FULL
 ├── TrainingFailed              11   TRAINING_FAILED, DIVERGED, WORKER_LOST, KEEPER_LOST, ...
 ├── ExportFailed                12   EXPORT_FAILED
 ├── Cancelled                   13   CANCELLED
-├── BackendMissing              69   BACKEND_MISSING, BACKEND_BROKEN
+├── BackendMissing              69   BACKEND_MISSING, BACKEND_BROKEN, BACKEND_TIMEOUT
 ├── StillRunning                75   STILL_RUNNING
 ├── Interrupted                130   INTERRUPTED
-└── NotFound                     2   NOT_FOUND
+└── NotFound                     2   NOT_FOUND, RUN_DIR_GONE
 
 The string codes are the contract; the numbers are the process exit codes of interface section 5.
 Light on purpose: `status --json` and `run-prepared` import this file and little else.
