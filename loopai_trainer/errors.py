@@ -6,8 +6,8 @@ TrainerError                     1
 │   ├── SettingsError                SETTINGS_INVALID, SETTINGS_MISSING, RUN_DIR_IN_USE
 │   ├── DataError                    DATA_INVALID
 │   └── ConfigError                  CONFIG_INVALID
-├── ApprovalError                4   APPROVAL_MISSING, APPROVAL_EXPIRED, APPROVAL_INVALID, NOT_INSPECTED,
-│                                    APPROVAL_USED, CLOCK_SET_BACK, POLICY_INVALID, NO_TERMINAL, AGENT_DETECTED, NOT_APPROVED
+├── ApprovalError                4   APPROVAL_MISSING, APPROVAL_EXPIRED, APPROVAL_USED, APPROVAL_INVALID, NOT_INSPECTED,
+│                                    CLOCK_SET_BACK, POLICY_INVALID, NO_TERMINAL, AGENT_DETECTED, NOT_APPROVED
 ├── PlanChanged                  5   CONFIG_HASH_MISMATCH
 ├── InputChanged                 6   INPUT_CHANGED, INPUT_CHANGED_DURING_RUN, RESOLVED_CHANGED
 ├── Busy                         7   LOCKED, VERSION_IN_USE, DEVICE_IN_USE
