@@ -10,7 +10,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -36,6 +35,8 @@ _OPEN, _CLOSE = b"{}"
 _MIN_BLOCK_BYTES = 1 << 16
 _PATIENCE = 8
 """After so many texts in vain, no more of a file are tried: each costs its parsing twice."""
+_RARE = "#<\\"
+"""First letters of marks that hardly stand in ordinary texts."""
 _BLANKS = b"\n\t\r\v\f\x1c\x1d\x1e\x1f"
 """The blanks of ASCII beside the space."""
 
@@ -69,9 +70,9 @@ class LineReader:
     def _read(self, text: bytes) -> PromptLines | None:
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n").removesuffix(b"\r")
-        lines = text.split(b"\n")
-        known = self._of(lines[0])
-        if known is None or not _begin_and_end(lines):
+        known = self._of(text.partition(b"\n")[0])
+        rows = _lines_of_objects(text)
+        if known is None or not rows:
             return None
         reading = pyarrow.json.ReadOptions(use_threads=False, block_size=max(_MIN_BLOCK_BYTES, len(text) + 1))
         try:
@@ -80,11 +81,11 @@ class LineReader:
         except pyarrow.ArrowException:
             return None
         # Objects begin and end at lines' ends, and there are as many as lines: no line has two, or a part of one.
-        if table.num_rows != len(lines):
+        if table.num_rows != rows:
             return None
         if any(table.column(name).null_count for name in (known.shape.question, known.shape.answer)):
             return None
-        return PromptLines(lines, known.shape, table)
+        return PromptLines(text, known.shape, table)
 
     def _of(self, line: bytes) -> _Known | None:
         try:
@@ -111,20 +112,21 @@ class LineReader:
 class PromptLines:
     """Records of one plain shape. `questions`: an Arrow array of texts, no null among them; `table`: all columns."""
 
-    def __init__(self, lines: list[bytes], shape: TwoTexts, table: Any) -> None:
+    def __init__(self, text: bytes, shape: TwoTexts, table: Any) -> None:
         self.shape = shape
         self.questions = _whole(table.column(shape.question))
-        self._lines = lines
+        self._text = text
         self.table = table
         self._answers = _whole(table.column(shape.answer))
 
     def __len__(self) -> int:
-        return len(self._lines)
+        rows: int = self.table.num_rows
+        return rows
 
     def values(self, rows: Sequence[int] | None = None) -> list[object]:
         """The records of these 0-based rows (None: of all), as the table's reader gives them."""
-        lines = self._lines if rows is None else [self._lines[row] for row in rows]
-        return [orjson.loads(line) for line in lines]
+        lines = self._text.split(b"\n")
+        return [orjson.loads(line) for line in (lines if rows is None else map(lines.__getitem__, rows))]
 
     def answers(self) -> tuple[Any, int]:
         """(ground truths as an Arrow array, null where the row needs a close look; how many were marked by `####`)."""
@@ -211,7 +213,9 @@ def question_keys(questions: Any, keys: TextKeys) -> array[int]:
     together = pyarrow.ListArray.from_arrays([0, len(questions)], compute.ascii_trim_whitespace(spaced))
     joined: bytes = compute.binary_join(together, "\n")[0].as_buffer().to_pybytes()
     texts = joined.split(b"\n")
-    others = {row for row, text in enumerate(texts) if not text.isascii()}.union(_with_runs(joined))
+    others = {row for row, text in enumerate(texts) if not text.isascii()}
+    if compute.match_substring_regex(_one_text(joined), "  ")[0].as_py():
+        others.update(_with_runs(joined))
     if others:
         rows = sorted(others)
         folded = single_texts(questions.take(pyarrow.array(rows, pyarrow.int32())).to_pylist())
@@ -226,12 +230,14 @@ def _with_runs(joined: bytes) -> Iterator[int]:
     yield from accumulate(part.count(b"\n") for part in parts[:-1])
 
 
-def _begin_and_end(lines: list[bytes]) -> bool:
-    """Whether each line begins and ends with a brace."""
-    try:
-        return set(map(itemgetter(0), lines)) == {_OPEN} and set(map(itemgetter(-1), lines)) == {_CLOSE}
-    except IndexError:  # an empty line
-        return False
+def _lines_of_objects(text: bytes) -> int:
+    """The number of lines, if each begins and ends with a brace; else 0."""
+    if not (text.startswith(b"{") and text.endswith(b"}")):
+        return 0
+    one = _one_text(text).view(pyarrow.binary())
+    # RE2 looks for the first byte, which is rare here: far faster than `bytes.count`.
+    ends, all_ends = (compute.count_substring_regex(one, pattern)[0].as_py() for pattern in ("}\n{", "\n"))
+    return ends + 1 if ends == all_ends else 0
 
 
 def _whole(column: Any) -> Any:
@@ -257,8 +263,12 @@ def _with_any(texts: Any, marks: Sequence[str]) -> Any | None:
     result = None
     buffer = texts.buffers()[2]
     together = _one_text(buffer) if buffer is not None else pyarrow.array([""])
+    # All texts as one are looked through several times as fast as one by one, and their rarest letters faster still.
+    rare = "".join(sorted({mark[0] for mark in marks if mark[0] in _RARE}))
+    some = bool(rare) and compute.match_substring_regex(together, f"[{re.escape(rare)}]")[0].as_py()
     for mark in marks:
-        # All texts as one are looked through several times as fast as one by one.
+        if mark[0] in _RARE and not some:
+            continue
         if compute.match_substring_regex(together, re.escape(mark))[0].as_py():
             mask = compute.match_substring(texts, mark)
             result = mask if result is None else compute.or_(result, mask)

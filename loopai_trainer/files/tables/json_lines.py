@@ -16,7 +16,7 @@ BOM = b"\xef\xbb\xbf"
 _MARK = int.from_bytes(os.urandom(8)) >> 2
 _BETWEEN = b",%d," % _MARK
 _TOGETHER_BYTES = 1 << 17
-WHOLE_BYTES = 1 << 20
+WHOLE_BYTES = 2 << 20
 """So many bytes of lines are read as a whole: each costs as many calls, and one odd line makes all of it costly."""
 _CLOSELY = 256
 """So many rows are given at a time when each line is looked at: faults take more memory than the lines they are of."""
