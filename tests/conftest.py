@@ -1,6 +1,7 @@
 """Fixtures that every test folder shares."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -8,6 +9,10 @@ from hypothesis import HealthCheck, settings
 # On a loaded machine an example may take any time; nothing here is to depend on the clock.
 settings.register_profile("no_clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no_clock")
+
+# A shell's background job begins with SIGINT ignored, and so would every program that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
