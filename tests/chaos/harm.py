@@ -83,10 +83,17 @@ def caller_identity(subject: Any, caller: "subprocess.Popen[bytes]") -> Any:
     until = time.monotonic() + 10.0
     while subject.prefix and time.monotonic() < until:
         for pid in _children(caller.pid):
-            if b"loopai_trainer" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"loopai_trainer" in _command_line(pid):
                 return processes.identify(pid)
         time.sleep(0.002)
     return processes.identify(caller.pid) or {"pid": caller.pid}
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""  # it has ended since it was listed
 
 
 def _victim(subject: Any, caller: "subprocess.Popen[bytes]", who: str, chance: random.Random) -> Any:

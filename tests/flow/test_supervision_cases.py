@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,13 +108,21 @@ def test_sup_11a_the_clock_steps_back_an_hour(prepare):
     assert [event["seq"] for event in document["data"]["events"]] == [3]
 
 
+MEASURED = """
+import re, sys
+from loopai_trainer.cli.fast import main
+sys.argv = ["trainer", *sys.argv[1:]]
+try:
+    code = main()
+finally:
+    with open("/proc/self/status") as file:
+        sys.stderr.write(re.search(r"VmHWM:\\s*(\\d+)", file.read())[1])
+sys.exit(code)
+"""
+
+
 def measured(run, *words):
-    """(JSON answer, peak resident KiB) of a call."""
-    caller = run.call(*words)
-    assert caller.stdout is not None
-    text = caller.stdout.read()
-    _, status, usage = os.wait4(caller.pid, 0)
-    caller.returncode = os.waitstatus_to_exitcode(status)
-    caller.communicate()
-    assert isinstance(caller, subprocess.Popen)
-    return json.loads(text), usage.ru_maxrss
+    """(JSON answer, peak resident KiB) of a call. Its own account: wait4's would hold what this process had at fork."""
+    argv = [sys.executable, "-c", MEASURED, *words]
+    done = subprocess.run(argv, env=run.env, cwd=run.root, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout), int(done.stderr)
