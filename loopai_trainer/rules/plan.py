@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopai_trainer.errors import ConfigError, PlanChanged
 from loopai_trainer.records import ApprovedPlan, Plan, Problem
-from loopai_trainer.rules import yaml_text
+from loopai_trainer.rules import dotted, yaml_text
 from loopai_trainer.rules.digest import sha256
 
 TYPE_CHECKING = False
@@ -131,7 +131,7 @@ def _shape_problems(document: yaml_text.Document, path: str) -> Iterator[Problem
             yield _damaged(path, None, block, f"the block '{block}' is missing")
             return
     for key, kind in _SHAPE.items():
-        value = _at(values["loopai"], key)
+        value = dotted.get(values["loopai"], key)
         if not isinstance(value, kind) or isinstance(value, bool):
             line = document.lines.get(f"loopai.{key}")
             wanted = kind.__name__ if isinstance(kind, type) else kind[0].__name__
@@ -151,15 +151,6 @@ def _input_problems(block: Mapping[str, Any], path: str) -> Iterator[Problem]:
             isinstance(entry, dict) and isinstance(entry.get("path"), str) and isinstance(entry.get("sha256"), str)
         ):
             yield _damaged(path, None, key, f"'{key}' has no path and sha256")
-
-
-def _at(block: Mapping[str, Any], dotted: str) -> object:
-    value: Any = block
-    for part in dotted.split("."):
-        if not isinstance(value, dict):
-            return None
-        value = value.get(part)
-    return value
 
 
 def _damaged(path: str, line: int | None, key: str, message: str) -> Problem:

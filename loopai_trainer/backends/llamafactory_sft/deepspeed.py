@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from loopai_trainer.backends.llamafactory_sft import schedule
 from loopai_trainer.records import Problem
+from loopai_trainer.rules import dotted
 
 _DEFAULTS: Mapping[str, Any] = {
     "max_grad_norm": 1.0,
@@ -43,7 +44,7 @@ def deepspeed_problems(native: Mapping[str, Any], steps: schedule.Schedule) -> I
         hint = "set stage3_gather_16bit_weights_on_model_save: true in the DeepSpeed JSON"
         yield _problem("ZERO3_NO_WEIGHTS", message, hint, "deepspeed")
     for pair in _pairs(native, steps):
-        found = _at(config, pair.theirs)
+        found = dotted.get(config, pair.theirs)
         if found in (None, "auto") or found == pair.value:
             continue
         message = f"the DeepSpeed JSON says {pair.theirs} {found}, the YAML says {_said(pair)}"
@@ -64,7 +65,7 @@ def deepspeed_config(native: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def zero_stage(config: Mapping[str, Any]) -> Any:
     """The stage of ZeRO that the configuration asks for; None if it asks for none."""
-    return _at(config, "zero_optimization.stage")
+    return dotted.get(config, "zero_optimization.stage")
 
 
 def _pairs(native: Mapping[str, Any], steps: schedule.Schedule) -> list[_Pair]:
@@ -91,13 +92,6 @@ def _pairs(native: Mapping[str, Any], steps: schedule.Schedule) -> list[_Pair]:
         _Pair("fp16.enabled", ("fp16",), bool(native.get("fp16") or native.get("fp16_full_eval"))),
         _Pair("bf16.enabled", ("bf16",), bool(native.get("bf16") or native.get("bf16_full_eval"))),
     ]
-
-
-def _at(config: Mapping[str, Any], dotted: str) -> Any:
-    value: Any = config
-    for key in dotted.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def _said(pair: _Pair) -> str:

@@ -11,6 +11,7 @@ import os
 import re
 
 from loopai_trainer.files import safetensors
+from loopai_trainer.files.model_folder import TOKENIZER_FILES
 from loopai_trainer.records import Artefact, Checkpoint
 
 TYPE_CHECKING = False
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 ACTOR = "actor"
 HUGGINGFACE = "huggingface"
 FSDP_CONFIG = "fsdp_config.json"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
 
 _FOLDER = re.compile(r"global_step_(\d+)")
 _SHARD = re.compile(r"(model|optim|extra_state)_world_size_(\d+)_rank_(\d+)\.pt")
