@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from loopai_trainer.errors import BackendMissing, ConfigError, DataError, HostUnfit, ValidationError
+from loopai_trainer.errors import ConfigError, DataError, HostUnfit, ValidationError
 from loopai_trainer.files import atomic, run_index, small_inputs
 from loopai_trainer.files.run_dir import RunDir
-from loopai_trainer.host import environments
 from loopai_trainer.operations import (
     approval_policy,
     approvals,
+    backend_environment,
     inheritance,
     model_input,
     plan_notes,
@@ -70,7 +70,7 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
     secret_scan.refuse_settings(resolved.settings, request.environ)
     settings, backend = resolved.settings, resolved.backend
     template_use.read_overrides(request.overrides, backend.owned_keys())
-    environment = _environment(resolved, request.environ)
+    environment = backend_environment.find(resolved, request.environ)
     versions = backend.probe(environment)
     with run_place.reserved(run, settings, request.environ), _room(run):
         parts = _gather(resolved, request, run, versions, progress, begun)
@@ -85,7 +85,7 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
         sft_data.add_to_report(run, found.report)
         if found.errors:
             raise refuse(found.errors, parts.template.path)
-        remarks = provenance.remarks(versions, _flagged(resolved, "--backend-dir"))
+        remarks = provenance.remarks(versions, backend_environment.flagged(resolved, "--backend-dir"))
         warnings = (
             *resolved.warnings,
             *found.warnings,
@@ -118,23 +118,6 @@ def _room(run: RunDir) -> Iterator[None]:
             code=code,
             hint="make room there, or choose another --output-dir, and prepare again",
         ) from None
-
-
-def _environment(resolved: sources.Resolved, environ: Mapping[str, str]) -> Environment:
-    """The environment that was named, else the one that `trainer setup` made. Raises BackendMissing (exit 69)."""
-    settings, named = resolved.settings, _flagged(resolved, "--env")
-    if named:
-        origin = next(settings.origin(field.name) for field in resolved.fields if field.flag == "--env")
-        return environments.resolve(named, settings.text("train_framework"), environ, origin)
-    spec = resolved.backend.environment_spec()
-    if spec is None:
-        raise BackendMissing("no environment was named", hint="name one with --env")
-    return environments.default(spec, environ)
-
-
-def _flagged(resolved: sources.Resolved, flag: str) -> str:
-    """The value of the setting that each backend calls differently; empty if it is not given."""
-    return next((resolved.settings.text(field.name) for field in resolved.fields if field.flag == flag), "")
 
 
 def _gather(
@@ -270,7 +253,7 @@ def backend_block(
         "python": environment.python,
         "environment": environment.root,
         "environment_sha256": versions.sha256,
-        **provenance.entry(versions, _flagged(resolved, "--backend-dir")),
+        **provenance.entry(versions, backend_environment.flagged(resolved, "--backend-dir")),
         **resolving.entry(resolved.backend, native, environment, run_place.launch_paths(run)),
     }
 
