@@ -7,6 +7,8 @@ from loopai_trainer.version import __version__
 
 _PUBLIC = (
     "analyze_results",
+    "dev",
+    "get_configer_task_state_config",
     "inspect_prepared_config",
     "load_events",
     "prefill_guide",
@@ -14,9 +16,14 @@ _PUBLIC = (
     "run",
     "run_prepared",
     "select_best_checkpoint",
+    "update_configer_task_state_config",
 )
 
-__all__ = ["__version__", *_PUBLIC]
+_CLASSES = {"ConfigGenerator": "config_generator", "TrainerAgent": "agent"}
+"""Public class -> its module."""
+
+__all__ = ["ConfigGenerator", "__version__", *_PUBLIC]
+# TrainerAgent is left out: it needs the extra `langgraph`, and `import *` has to work without.
 
 
 def __getattr__(name: str) -> object:
@@ -24,6 +31,10 @@ def __getattr__(name: str) -> object:
         from loopai_trainer import api
 
         return getattr(api, name)
+    if name in _CLASSES:
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{_CLASSES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

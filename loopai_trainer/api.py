@@ -5,15 +5,30 @@ These functions do not raise for what a user can cause: `trainer_result["ok"]` i
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from loopai_trainer.errors import TrainerError
 from loopai_trainer.operations.answer import Answer, failure
 from loopai_trainer.operations.redaction import without_secrets
 
+if TYPE_CHECKING:
+    from loopai_trainer.operations.prepare import Progress
+    from loopai_trainer.operations.sources import Request
+    from loopai_trainer.operations.waiting import Watcher
+
 State = dict[str, Any]
+
+_KEYWORDS: Mapping[str, str] = {
+    "version_id": "trainer_version_id",
+    "model_path": "train_input_model_name",
+    "task_type": "train_stage",
+}
+"""Keyword argument -> setting, where the specification calls it by a shorter name."""
+
+_log = logging.getLogger(__name__)
 
 
 def prepare(
@@ -21,19 +36,41 @@ def prepare(
     *,
     config_path: str | None = None,
     thread_id: str | None = None,
+    overrides: Sequence[str] = (),
+    resume: str | None = None,
+    progress: Progress | None = None,
     **settings: Any,
 ) -> State:
-    """Validate and write the final YAML; nothing starts. `settings` are settings by name and win over all else."""
+    """Validate and write the final YAML; nothing starts. `settings` are settings by name and win over all else.
+
+    `overrides`: native keys of the backend, `KEY=VALUE` each (`--set`); `resume`: a stopped version to be continued.
+    `progress` is called with (what, done, total) meanwhile.
+    """
     from loopai_trainer.operations.prepare import prepare as operation
 
-    return _state(_guarded("prepare", lambda: operation(_request(state, config_path, thread_id, settings))))
+    request = _request(state, config_path, thread_id, settings)._replace(overrides=overrides, resume=resume)
+    # A resumed run's settings are those of the run that it continues: there is nothing to be asked for.
+    return _state(_guarded("prepare", lambda: operation(request, progress)), None if resume else request)
 
 
-def inspect_prepared_config(prepared_config_path: str, *, refresh: bool = False, **_: Any) -> State:
-    """Re-read a prepared YAML after edits and check everything again; `refresh` takes present inputs into it."""
+def inspect_prepared_config(
+    prepared_config_path: str, thread_id: str | None = None, version_id: str | None = None, *, refresh: bool = False
+) -> State:
+    """Re-read a prepared YAML after edits and check everything again; `refresh` takes present inputs into it.
+
+    `thread_id` and `version_id` are accepted for callers of LoopAI's: the YAML names its task and its version.
+    """
     from loopai_trainer.operations.inspect import inspect as operation
 
     return _state(_guarded("inspect", lambda: operation(prepared_config_path, os.environ, refresh_inputs=refresh)))
+
+
+def dev(prepared_config_path: str, *, limit_s: float | None = None) -> dict[str, Any]:
+    """Try a prepared plan on a few rows, without approval; the envelope: `["data"]["verdict"]` is passed, failed or
+    not_shown, `["data"]["checks"]` says what ran. Nothing of the version itself is changed."""
+    from loopai_trainer.operations.dev import dev as operation
+
+    return _guarded("dev", lambda: operation(prepared_config_path, os.environ, limit_s=limit_s)).envelope()
 
 
 def run_prepared(
@@ -43,10 +80,15 @@ def run_prepared(
     version_id: str | None = None,
     *,
     wait_timeout_s: float | None = None,
+    verify_all: bool = False,
+    watch: Watcher | None = None,
+    approved_via: str = "hash",
 ) -> State:
     """Run exactly the YAML with that hash, or attach to it; returns when the run has ended.
 
-    `thread_id` is accepted for the specification's sake: the YAML names its task.
+    `thread_id` is accepted for the specification's sake: the YAML names its task. `wait_timeout_s`: return then, with
+    status `running`. `verify_all`: hash every input again, without the cache. `watch` is called with the status data
+    whenever it has changed. `approved_via`: `auto` records that nobody has read the YAML.
     """
     from loopai_trainer.operations.run_prepared import run_prepared as operation
 
@@ -57,6 +99,9 @@ def run_prepared(
             os.environ,
             version_id=version_id,
             wait_timeout_s=wait_timeout_s,
+            verify_all=verify_all,
+            watch=watch,
+            approved_via=approved_via,
         )
 
     return _state(_guarded("run-prepared", call))
@@ -65,42 +110,56 @@ def run_prepared(
 def run(
     state: Mapping[str, Any] | None = None,
     *,
+    no_approval: bool = False,
+    config_path: str | None = None,
+    thread_id: str | None = None,
+    overrides: Sequence[str] = (),
+    wait_timeout_s: float | None = None,
+    **settings: Any,
+) -> State:
+    """Prepare and run without a human: refused unless `no_approval` is True; recorded as approved_via `auto`."""
+    from loopai_trainer.operations.run import run as operation
+
+    request = _request(state, config_path, thread_id, settings)._replace(overrides=overrides)
+
+    def call() -> Answer:
+        return operation(request, no_approval=no_approval, wait_timeout_s=wait_timeout_s)
+
+    return _state(_guarded("run", call), request)
+
+
+def prefill_guide(
+    state: Mapping[str, Any] | None = None,
+    task_type: str | None = None,
+    *,
     config_path: str | None = None,
     thread_id: str | None = None,
     **settings: Any,
-) -> State:
-    """Prepare and run without a human, for callers that opt out of approval; recorded as approved_via `auto`."""
-    from loopai_trainer.operations.prepare import prepare as prepare_operation
-    from loopai_trainer.operations.run_prepared import run_prepared as run_operation
+) -> dict[str, Any]:
+    """What is set, what is missing (`ready`, `user_required_fields`, ...); `language`: of its sentences, en or zh.
 
-    def call() -> Answer:
-        data = prepare_operation(_request(state, config_path, thread_id, settings)).data
-        assert data is not None  # a prepare that does not raise has data
-        return run_operation(data["config_path"], data["config_sha256"], os.environ, approved_via="auto")
-
-    return _state(_guarded("run", call))
+    What cannot be resolved at all comes back in the same shape, with `error`.
+    """
+    return _prefilled(_request(state, config_path, thread_id, settings), task_type)
 
 
-def prefill_guide(state: Mapping[str, Any] | None = None, task_type: str | None = None) -> dict[str, Any]:
-    """What is set, what is missing (`ready`, `user_required_fields`, ...)."""
-    from loopai_trainer.operations.guide import prefill
+def load_events(
+    task_id: str = "default", output_dir: str | None = None, version_id: str | None = None
+) -> list[dict[str, Any]]:
+    """The events of one version, or of all versions of the task, each version's in the order of `seq`.
 
-    settings = {"train_stage": task_type} if task_type else {}
-    return prefill(_request(state, None, None, settings), task_type)
-
-
-def load_events(task_id: str, output_dir: str = "./outputs", version_id: str | None = None) -> list[dict[str, Any]]:
-    """The events of one version, or of all versions of the task, each version's in the order of `seq`."""
-    from loopai_trainer.files import event_log
-    from loopai_trainer.operations.targets import Scope, all_runs
-
-    runs = all_runs(Scope(os.environ, output_dir, task_id))
-    chosen = [run for run in runs if version_id is None or run.version_id == version_id]
-    return [event for run in sorted(chosen, key=lambda run: run.version_id) for event in event_log.read(run.events)]
+    Without `output_dir` as the command line looks: OUTPUT_DIR, else ./outputs, and the index of known runs. A log that
+    cannot be read is told by one event of that kind, with status `failed` and `error`.
+    """
+    answer = _guarded("events", lambda: Answer("events", {"events": _events(task_id, output_dir, version_id)}))
+    if answer.data is not None:
+        return list(answer.data["events"])
+    said = {"status": "failed", "message": answer.message, "error": answer.envelope()["error"]}
+    return [{"current": "trainer", "node": "trainer", "progress": None, "data": None, "context_id": task_id, **said}]
 
 
 def analyze_results(
-    task_id: str = "default", output_dir: str = "./outputs", version_id: str | None = None
+    task_id: str = "default", output_dir: str | None = None, version_id: str | None = None
 ) -> dict[str, Any]:
     """The analysis envelope of a version, or of the task's newest finished one: `["data"]["best_checkpoint"]`, ..."""
     from loopai_trainer.operations.analyze import analyze as operation
@@ -111,7 +170,7 @@ def analyze_results(
 
 
 def select_best_checkpoint(
-    task_id: str = "default", output_dir: str = "./outputs", version_id: str | None = None
+    task_id: str = "default", output_dir: str | None = None, version_id: str | None = None
 ) -> dict[str, Any] | None:
     """`{"name", "step", "path", "exact"}` of the chosen checkpoint, or None."""
     data = analyze_results(task_id, output_dir, version_id)["data"]
@@ -119,7 +178,42 @@ def select_best_checkpoint(
     return best
 
 
-def _finished(task_id: str, output_dir: str, version_id: str | None) -> str:
+def _events(task_id: str, output_dir: str | None, version_id: str | None) -> list[dict[str, Any]]:
+    from loopai_trainer.files import event_log
+    from loopai_trainer.operations.targets import Scope, all_runs
+
+    runs = all_runs(Scope(os.environ, output_dir, task_id))
+    chosen = [run for run in runs if version_id is None or run.version_id == version_id]
+    return [event for run in sorted(chosen, key=lambda run: run.version_id) for event in event_log.read(run.events)]
+
+
+def get_configer_task_state_config(
+    section_name: str, field_name: str | None = None, task_id: str | None = None
+) -> dict[str, Any]:
+    """A section of a task's state in LoopAI's store at DB_PATH; `["data"]["config"]` has each value in its wrapper.
+
+    `task_id` is TASK_ID if left out. What goes wrong comes back in the common error shape.
+    """
+    from loopai_trainer.operations.configer import get_section
+
+    command = "get_configer_task_state_config"
+    return _answered(command, lambda: get_section(section_name, field_name, task_id, os.environ)).envelope()
+
+
+def update_configer_task_state_config(
+    section_name: str, updates: Mapping[str, Any] | str, task_id: str | None = None
+) -> dict[str, Any]:
+    """Set fields of a section in one transaction; all others stay, also those that somebody else writes meanwhile.
+
+    `updates`: values, or LoopAI's `{"value", "type"}`, by field, or that as JSON text.
+    """
+    from loopai_trainer.operations.configer import update_section
+
+    command = "update_configer_task_state_config"
+    return _answered(command, lambda: update_section(section_name, updates, task_id, os.environ)).envelope()
+
+
+def _finished(task_id: str, output_dir: str | None, version_id: str | None) -> str:
     from loopai_trainer.errors import NotFound
     from loopai_trainer.operations.targets import Scope, all_runs, find
 
@@ -128,17 +222,26 @@ def _finished(task_id: str, output_dir: str, version_id: str | None) -> str:
         return find(version_id, scope).path
     finished = [run for run in all_runs(scope) if os.path.exists(run.result)]
     if not finished:
-        raise NotFound(f"task '{task_id}' has no finished run in {output_dir}", hint="name a version_id")
+        raise NotFound(
+            f"task '{task_id}' has no finished run in {output_dir or 'the output folder'}", hint="name a version_id"
+        )
     return max(finished, key=lambda run: run.version_id).path
 
 
 def _request(
     state: Mapping[str, Any] | None, config_path: str | None, thread_id: str | None, settings: Mapping[str, Any]
-) -> Any:
+) -> Request:
     from loopai_trainer.operations.sources import Request
 
-    keyword = {("trainer_version_id" if name == "version_id" else name): value for name, value in settings.items()}
+    keyword = {_KEYWORDS.get(name, name): value for name, value in settings.items()}
     return Request(keyword, os.environ, config_path=config_path, state=state, thread_id=thread_id)
+
+
+def _prefilled(request: Request, task_type: str | None = None) -> dict[str, Any]:
+    from loopai_trainer.operations import guide
+
+    answer = _guarded("guide", lambda: guide.guide(request, task_type))
+    return dict(answer.data) if answer.data is not None else guide.refused(_error_of(answer), task_type)
 
 
 def _guarded(command: str, operation: Callable[[], Answer]) -> Answer:
@@ -151,24 +254,18 @@ def _answered(command: str, operation: Callable[[], Answer]) -> Answer:
     except TrainerError as error:
         return failure(command, error)
     except Exception as error:  # noqa: BLE001 - the API's boundary: callers get the common error shape, never a raise
+        _log.error("trainer %s: not foreseen", command, exc_info=error)
         text = f"{type(error).__name__}: {error}"
-        return failure(command, TrainerError(text, code="UNHANDLED_EXCEPTION", recoverable=False))
+        kind = {"type": type(error).__name__}
+        return failure(command, TrainerError(text, code="UNHANDLED_EXCEPTION", recoverable=False, details=kind))
 
 
-def _state(answer: Answer) -> State:
-    envelope = answer.envelope()
-    data = envelope["data"] or {}
-    result = data.get("result") or {}
-    trainer: dict[str, Any] = {"trainer_result": envelope, "trainer_last_error": envelope["error"]}
-    names = {
-        "trainer_version_id": data.get("trainer_version_id"),
-        "trainer_output_dir": data.get("run_dir"),
-        "trainer_best_checkpoint": data.get("best_checkpoint"),
-        "trainer_best_metric": data.get("best_metric"),
-        "trainer_best_checkpoint_path": (data.get("best_checkpoint") or {}).get("path"),
-        "trainer_result_summary": result.get("summary"),
-        "update_model_path": data.get("update_model_path"),
-        "training_checkpoints": [item["name"] for item in data.get("checkpoints") or ()],
-    }
-    trainer.update({name: value for name, value in names.items() if value is not None})
-    return {"trainer": trainer}
+def _error_of(answer: Answer) -> TrainerError:
+    assert answer.error is not None  # an answer without data is a refusal
+    return answer.error
+
+
+def _state(answer: Answer, request: Request | None = None) -> State:
+    from loopai_trainer.operations.task_state import of_answer
+
+    return of_answer(answer, None if request is None else _prefilled(request))

@@ -4,6 +4,7 @@ TrainerError                     1
 ├── UsageError                   2   USAGE, NO_WORKING_FOLDER, FILE_UNUSABLE
 ├── ValidationError              3
 │   ├── SettingsError                SETTINGS_INVALID, SETTINGS_MISSING, RUN_DIR_IN_USE
+│   ├── TaskStoreError               TASK_STORE_UNUSABLE, TASK_STORE_MISSING, TASK_STORE_BUSY, TASK_UNKNOWN
 │   ├── DataError                    DATA_INVALID
 │   └── ConfigError                  CONFIG_INVALID
 ├── ApprovalError                4   APPROVAL_MISSING, APPROVAL_EXPIRED, APPROVAL_USED, APPROVAL_INVALID, NOT_INSPECTED,
@@ -18,6 +19,8 @@ TrainerError                     1
 ├── Cancelled                   13   CANCELLED
 ├── BackendMissing              69   BACKEND_MISSING, BACKEND_BROKEN, BACKEND_TIMEOUT
 ├── StillRunning                75   STILL_RUNNING
+├── DevFailed                    1   DEV_FAILED
+├── NotShown                     3   NOT_SHOWN
 ├── Interrupted                130   INTERRUPTED
 └── NotFound                     2   NOT_FOUND, RUN_DIR_GONE
 
@@ -101,6 +104,12 @@ class SettingsError(ValidationError):
     """A setting is missing or has a value that is not allowed."""
 
     code = "SETTINGS_INVALID"
+
+
+class TaskStoreError(ValidationError):
+    """LoopAI's task store cannot be read or written."""
+
+    code = "TASK_STORE_UNUSABLE"
 
 
 class DataError(ValidationError):
@@ -190,6 +199,19 @@ class Interrupted(TrainerError):
 
     exit_code = EXIT_INTERRUPTED
     code = "INTERRUPTED"
+
+
+class DevFailed(TrainerError):
+    """A dev run has shown that the plan would fail."""
+
+    code = "DEV_FAILED"
+
+
+class NotShown(TrainerError):
+    """A dev run cannot show here whether the plan would work; nothing says that it would not."""
+
+    exit_code = 3
+    code = "NOT_SHOWN"
 
 
 class StillRunning(TrainerError):

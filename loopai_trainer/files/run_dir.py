@@ -40,9 +40,18 @@ class TaskDir:
         """Append-only record of all approvals of the task."""
         return os.path.join(self.path, "approvals.jsonl")
 
+    @property
+    def event_pickle(self) -> str:
+        """The events of all versions, for LoopAI's own reader."""
+        return os.path.join(self.path, "trainer.pkl")
+
     def run(self, version_id: str) -> "RunDir":
         """The run directory of a version."""
         return RunDir(os.path.join(self.runs, version_id))
+
+    def dev_run(self, version_id: str, dev_id: str) -> "RunDir":
+        """The folder of a dev run of a version: of the shape of a run directory, outside all of them."""
+        return RunDir(os.path.join(self.path, "dev", version_id, dev_id))
 
 
 class RunDir:
@@ -82,6 +91,17 @@ class RunDir:
         """The exact approved bytes, as the worker materialised them."""
         return self.at("configs", self.version_id + ".yaml")
 
+    @property
+    def is_dev(self) -> bool:
+        """Whether it is the folder of a dev run (TaskDir.dev_run), whose id `operations.dev` makes."""
+        folder = os.path.dirname(os.path.dirname(self.path))
+        return os.path.basename(folder) == "dev" and self.version_id.startswith("dev-")
+
+    @property
+    def event_pickle(self) -> str:
+        """LoopAI's event file, which the task's versions share."""
+        return self.task.event_pickle
+
     config = _Place("training_config.yaml")
     plan = _Place("plan.json")
     data_report = _Place("data_check_report.txt")
@@ -92,9 +112,11 @@ class RunDir:
     dataset_manifest = _Place("prepared_data", "dataset_manifest.json")
     inputs = _Place("inputs")
     approval = _Place("approval.json")
+    dev_report = _Place("dev_report.json")
     launch = _Place("launch")
     launch_started = _Place("launch", "started")
     launch_exit = _Place("launch", "exit.json")
+    launch_helper_ended = _Place("launch", "helper_ended.json")
     launch_request = _Place("launch", "request.json")
     launch_inputs = _Place("launch", "inputs.json")
     launch_resolved = _Place("launch", "resolved.yaml")
@@ -106,6 +128,7 @@ class RunDir:
     cancel_request = _Place("cancel_request.json")
     worker_log = _Place("worker.log")
     train_log = _Place("train.log")
+    node_log_stem = _Place("train-node-")
     events = _Place("events.jsonl")
     metrics = _Place("metrics")
     metric_rows = _Place("metrics", "metrics.jsonl")
@@ -118,3 +141,4 @@ class RunDir:
     picture = _Place("loss.png")
     page = _Place("report.html")
     result = _Place("worker_result.json")
+    result_pickle = _Place("worker_result.pkl")

@@ -10,10 +10,11 @@ from loopai_trainer.errors import Busy, ExportFailed, NotFound, UsageError
 from loopai_trainer.files import atomic, result_file
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import locks
-from loopai_trainer.operations import commands, targets
+from loopai_trainer.operations import commands, run_told, targets
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.records import Checkpoint, Plan
 from loopai_trainer.results.finish import ADAPTER_REMARK
+from loopai_trainer.rules import dev_bounds
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.worker.exporting import Exported
 from loopai_trainer.worker.exporting import export as export_checkpoint
@@ -47,6 +48,12 @@ def _export(run: RunDir, step: int | None) -> Answer:
             next_command=commands.wait(run.path),
         )
     plan = _approved(run)
+    if dev_bounds.is_dev(plan):
+        raise UsageError(
+            f"{run.version_id} is a dev run: its weights are no result, and were removed",
+            code="DEV_PLAN",
+            hint="run the version that was tried, and export that",
+        )
     backend = backends.get(plan.framework, plan.stage)
     chosen = result.get("best_checkpoint") or {}
     checkpoint = _checkpoint(run, backend.find_checkpoints(run.checkpoints), chosen.get("step"), step)
@@ -99,3 +106,4 @@ def _note(run: RunDir, result: dict[str, Any], made: Exported) -> None:
     if made.needed:
         block["warnings"] = [text for text in block.get("warnings") or () if text != ADAPTER_REMARK]
     atomic.write_json(run.result, {**result, "update_model_path": made.path, "result": block})
+    run_told.tell_changed(run)

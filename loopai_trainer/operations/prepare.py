@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
+from loopai_trainer.contract import Backend
 from loopai_trainer.errors import ConfigError, DataError, HostUnfit, ValidationError
 from loopai_trainer.files import atomic, run_index, small_inputs
 from loopai_trainer.files.run_dir import RunDir
@@ -18,6 +20,7 @@ from loopai_trainer.operations import (
     inheritance,
     model_input,
     plan_notes,
+    prepare_events,
     provenance,
     resolving,
     resuming,
@@ -26,10 +29,11 @@ from loopai_trainer.operations import (
     secret_scan,
     sft_data,
     sources,
+    stored_task,
     template_use,
 )
 from loopai_trainer.operations.answer import Answer
-from loopai_trainer.operations.review import approval_data, refuse, review
+from loopai_trainer.operations.review import Review, approval_data, counts, refuse, review
 from loopai_trainer.records import (
     DataReport,
     Environment,
@@ -37,10 +41,11 @@ from loopai_trainer.records import (
     Model,
     Placement,
     Plan,
+    Problem,
     Settings,
     Versions,
 )
-from loopai_trainer.rules import dotted, host_env, length_limits, policy, yaml_text
+from loopai_trainer.rules import cluster, dotted, host_env, length_limits, policy, yaml_text
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules import settings as setting_rules
 
@@ -59,20 +64,27 @@ class _Parts(NamedTuple):
 
 def prepare(request: sources.Request, progress: Progress | None = None) -> Answer:
     """Validate everything, write snapshots and the final YAML. Raises a TrainerError with all problems found."""
+    with stored_task.told_of_refusal(lambda: sources.task_address(request), request.environ):
+        answer, settings = _prepared(request, progress)
+    return stored_task.note_prepared(answer, settings, request.environ)
+
+
+def _prepared(request: sources.Request, progress: Progress | None) -> tuple[Answer, Settings]:
     resume = None if request.resume is None else resuming.begin(request)
     request = request if resume is None else resume.request
     resolved = sources.resolve(request)
     run = run_place.place(resolved.settings)
     begun = inheritance.begin(resolved, run, request.environ) if resume is None else resuming.as_round(resume, resolved)
     resolved = resolved._replace(settings=begun.settings, warnings=(*resolved.warnings, *begun.warnings))
-    setting_rules.require(resolved.settings, resolved.fields)
-    length_limits.of_settings(resolved.settings)  # refused before hours of reading, not after
-    secret_scan.refuse_settings(resolved.settings, request.environ)
+    _refuse_early(resolved, request)
     settings, backend = resolved.settings, resolved.backend
-    template_use.read_overrides(request.overrides, backend.owned_keys())
     environment = backend_environment.find(resolved, request.environ)
     versions = backend.probe(environment)
-    with run_place.reserved(run, settings, request.environ), _room(run):
+    with (
+        run_place.reserved(run, settings, request.environ),
+        prepare_events.refusals(run, settings.text("task_id"), request.environ),
+        _room(run),
+    ):
         parts = _gather(resolved, request, run, versions, progress, begun)
         if resume is not None:
             resuming.refuse_other_inputs(resume, parts.data, parts.model)
@@ -85,25 +97,47 @@ def prepare(request: sources.Request, progress: Progress | None = None) -> Answe
         sft_data.add_to_report(run, found.report)
         if found.errors:
             raise refuse(found.errors, parts.template.path)
-        remarks = provenance.remarks(versions, backend_environment.flagged(resolved, "--backend-dir"))
-        warnings = (
-            *resolved.warnings,
-            *found.warnings,
-            *remarks,
-            *(p for p in parts.data.problems if p.severity == "warning"),
-        )
+        warnings = _warnings(resolved, parts, found, versions)
         notes = template_use.replaced(parts.template, plan.native, backend.owned_keys())
         template = parts.template._replace(notes=(*parts.template.notes, *begun.notes, *notes))
-        atomic.write_text(run.explanation, plan_notes.explanation(template, plan))
-        since = rounds.since_approved(run, plan.text)
         noted = plan_notes.record(settings, template, plan, versions, warnings, time.time(), run.task.path)
-        atomic.write_json(run.plan, {**noted, **approvals.moment(), **rounds.noted(since)})
-        atomic.write_text(run.config, plan.text)
+        since = _write(run, plan, template, noted)
     run_index.add(run.path, request.environ, plan.version_id)
     following = approval_policy.next_command(plan, run, request.environ)
     data = approval_data(plan, run, found.summary, warnings, diff=since, next_command=following)
     message = f"prepared {plan.version_id}; nothing was started"
-    return Answer("prepare", data, status="prepared", message=message)
+    return Answer("prepare", data, status="prepared", message=message), settings
+
+
+def _write(
+    run: RunDir, plan: Plan, template: template_use.TemplateUse, noted: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """What stands beside the YAML, then the YAML itself; returns what it changes since the last approved round."""
+    atomic.write_text(run.explanation, plan_notes.explanation(template, plan))
+    since = rounds.since_approved(run, plan.text)
+    atomic.write_json(run.plan, {**noted, **approvals.moment(), **rounds.noted(since)})
+    atomic.write_text(run.config, plan.text)
+    prepare_events.note(run, plan, counts(plan.loopai["inputs"]))
+    return since
+
+
+def _refuse_early(resolved: sources.Resolved, request: sources.Request) -> None:
+    """What the settings alone tell is refused before hours of reading, not after."""
+    setting_rules.require(resolved.settings, resolved.fields)
+    length_limits.of_settings(resolved.settings)
+    secret_scan.refuse_settings(resolved.settings, request.environ)
+    template_use.read_overrides(request.overrides, resolved.backend.owned_keys())
+
+
+def _warnings(resolved: sources.Resolved, parts: _Parts, found: Review, versions: Versions) -> tuple[Problem, ...]:
+    return (
+        *resolved.warnings,
+        *parts.template.warnings,
+        *found.warnings,
+        *_of_template(parts.template, resolved.backend, versions, found.warnings),
+        *provenance.remarks(versions, backend_environment.flagged(resolved, "--backend-dir")),
+        *(problem for problem in parts.data.problems if problem.severity == "warning"),
+    )
 
 
 @contextmanager
@@ -172,6 +206,10 @@ def read_data(
         from loopai_trainer.operations.prompt_data import prepare_prompt_data
 
         return prepare_prompt_data(settings, run, reused_validation, progress)
+    if backend.data_kind == "tasks":
+        from loopai_trainer.operations.task_data import prepare_task_data
+
+        return prepare_task_data(settings, run, validation_size, progress)
     seed = settings.values["split_seed"]
     return sft_data.prepare_sft_data(backend, settings, run, validation_size, seed, progress)
 
@@ -182,12 +220,23 @@ def _checked_template(
     backend = resolved.backend
     tunes = backend.data_kind == "chat"  # the keyword rules speak of supervised training
     owned = backend.owned_keys()
-    template = template_use.use(resolved.settings, request.overrides, owned, tunes=tunes, baseline=baseline)
+    template = template_use.use(
+        resolved.settings, request.overrides, owned, tunes=tunes, baseline=baseline, environ=request.environ
+    )
     problems = backend.template_problems(template.values, template.lines, versions)
     errors = template_use.placed([problem for problem in problems if problem.severity == "error"], request.overrides)
     if errors:
         raise refuse(errors, "--set" if errors[0].origin == "--set" else template.path)
     return template
+
+
+def _of_template(
+    template: template_use.TemplateUse, backend: Backend, versions: Versions, told: Sequence[Problem]
+) -> list[Problem]:
+    """Warnings on the template that the plan does not show any more, such as a key's old name."""
+    found = backend.template_problems(template.values, template.lines, versions)
+    known = {(problem.code, problem.field) for problem in told}
+    return [p for p in found if p.severity == "warning" and (p.code, p.field) not in known]
 
 
 def _validation_size(template: template_use.TemplateUse | None, settings: Settings) -> float | int | None:
@@ -233,10 +282,11 @@ def _plan(
         **parts.reserved,
         "inputs": {
             **split_entries(parts.data),
-            "model": model_input.entry(parts.model, settings),
+            **model_input.entries(parts.model, settings),
             "files": [*file_entries(parts.data, copies), *taken.files],
         },
         **taken.reserved,
+        **({"tuning": parts.template.said} if parts.template.said else {}),
         **({"checks": checks} if checks else {}),
         **({"approval": {"require": "terminal"}} if settings.text(policy.KEY) == "terminal" else {}),
     }
@@ -265,7 +315,7 @@ def _launch_block(
     wanted: tuple[dict[str, str], tuple[str, ...]],
 ) -> dict[str, Any]:
     env, pass_env = wanted
-    return {
+    block = {
         "executor": "local" if settings.values["trainer_persistent_worker"] else "inline",
         "devices": placement.devices,
         "nodes": 1,
@@ -274,6 +324,7 @@ def _launch_block(
         "env": env,
         "pass_env": list(pass_env),
     }
+    return cluster.placed(block, settings.values, sys.executable)
 
 
 def split_entries(data: DataReport) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from loopai_trainer import backends
-from loopai_trainer.errors import ConfigError, HostUnfit, PlanChanged
+from loopai_trainer import backends, executors
+from loopai_trainer.errors import ConfigError, HostUnfit, Orphaned, PlanChanged, UsageError
 from loopai_trainer.host import sandbox
 from loopai_trainer.operations import approvals, commands, inputs, waiting
 from loopai_trainer.operations.prepared_config import (
@@ -16,21 +16,24 @@ from loopai_trainer.operations.prepared_config import (
     read_config,
     run_of_config,
 )
+from loopai_trainer.rules import cluster
 from loopai_trainer.rules import plan as plans
-from loopai_trainer.rules.run_state import FINISH, START
-from loopai_trainer.worker.attach import StartRequest, start_or_attach
+from loopai_trainer.rules.run_state import FINISH, ORPHAN, START
+from loopai_trainer.worker.attach import Attachment, StartRequest, start_or_attach
+from loopai_trainer.worker.observe import observe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from loopai_trainer.contract import Backend
     from loopai_trainer.files.run_dir import RunDir
     from loopai_trainer.operations.answer import Answer
     from loopai_trainer.operations.waiting import Watcher
-    from loopai_trainer.records import Device, Plan
+    from loopai_trainer.records import Device, Plan, Problem
     from loopai_trainer.worker.inputs import Progress
+    from loopai_trainer.worker.observe import Observation
 
 MAX_ROUNDS = 3
 """A worker that dies while finishing is followed by another; more deaths than this are no accident."""
@@ -48,30 +51,50 @@ def run_prepared(
     talk: Callable[[str], None] = lambda line: None,
     progress: Progress | None = None,
     approved_via: str = "hash",
+    node_rank: int | None = None,
 ) -> Answer:
-    """The run's own outcome, or exit 75 at `wait_timeout_s`. Raises what refuses the start (interface section 6)."""
+    """The run's own outcome, or exit 75 at `wait_timeout_s`. Raises what refuses the start (interface section 6).
+
+    `node_rank`: 0 for the host that owns a training over several ones; further ones take part by join_node.
+    """
     deadline = None if wait_timeout_s is None else time.monotonic() + wait_timeout_s
     run = run_of_config(config_path)
     talk(f"run {run.version_id}\nre-attach at any time with: {commands.run_prepared(run.config, sha256)}")
-    if version_id is not None and version_id != run.version_id:
-        raise PlanChanged(
-            f"{run.config} is another version\n  expected: {version_id}\n  got:      {run.version_id}",
-            hint="name the YAML of the version that was approved",
-        )
+    refuse_other_version(run, version_id)
     refuse_sandbox(run, sha256, environ)
-    start = _Start(run, sha256, environ, verify_all, approved_via, progress)
+    start = _Start(run, sha256, environ, verify_all, approved_via, progress, node_rank)
     rounds = 0
     while True:
         rounds += 1
-        attached = start_or_attach(run, sha256, start)
+        attached = _attached(run, sha256, start)
         seen = attached.observation
         if attached.kind != "finished" or seen is None:
             seen = waiting.until_end(run, watch, deadline=deadline, child_pid=attached.worker_pid)
         if seen is None:
             return waiting.still_running("run-prepared", run)
-        gave_up = rounds == MAX_ROUNDS or bool(seen.state.get("error"))
+        gave_up = rounds == MAX_ROUNDS or bool(seen.state.get("error")) or seen.verdict.code == "JOB_FAILED"
         if gave_up or seen.verdict.action not in (FINISH, START):
+            if seen.verdict.action == ORPHAN or seen.state.get("task_store_error"):
+                _tell_loopai(run, seen, talk)
             return waiting.ended("run-prepared", run, seen)
+
+
+def _attached(run: RunDir, sha256: str, start: _Start) -> Attachment:
+    try:
+        return start_or_attach(run, sha256, start)
+    except Orphaned:
+        _tell_loopai(run, observe(run), lambda line: None)
+        raise
+
+
+def _tell_loopai(run: RunDir, seen: Observation, talk: Callable[[str], None]) -> None:
+    """What no worker is left to tell the task store: that the run is orphaned, or how it has ended."""
+    from loopai_trainer.operations import run_told
+
+    if seen.verdict.action == ORPHAN:
+        run_told.tell_orphaned(run, seen)
+    else:
+        run_told.tell_again(run, seen, talk)
 
 
 class _Start:
@@ -85,6 +108,7 @@ class _Start:
         verify_all: bool,
         approved_via: str,
         progress: Progress | None,
+        node_rank: int | None = None,
     ) -> None:
         self.run = run
         self.sha256 = sha256
@@ -92,6 +116,7 @@ class _Start:
         self.verify_all = verify_all
         self.approved_via = approved_via
         self.progress = progress
+        self.node_rank = node_rank
 
     def __call__(self) -> StartRequest:
         run = self.run
@@ -103,15 +128,41 @@ class _Start:
         approvals.check(run, plan, self.approved_via, self.environ)
         backend = backends.get(plan.framework, plan.stage)
         inputs.verify(plan, backend, self.environ, verify_all=self.verify_all, progress=self.progress)
-        present = check_host(plan, backend)
-        device_fds = lock_devices(run, plan, present, self.environ)
-        request = StartRequest(data, self.sha256, plan.task_id, plan.loopai["launch"]["executor"], device_fds)
+        launch = plan.loopai["launch"]
+        if executors.submitting(launch["executor"]) is not None:
+            request = self._for_cluster(data, plan)
+        else:
+            self._check_rank(launch)
+            device_fds = lock_devices(run, plan, check_host(plan, backend), self.environ)
+            request = StartRequest(data, self.sha256, plan.task_id, launch["executor"], device_fds)
         try:
             approvals.consume(run, plan, self.approved_via, self.environ)
         except BaseException:
             request.close()
             raise
         return request
+
+    def _for_cluster(self, data: bytes, plan: Plan) -> StartRequest:
+        """After a look from there: the cluster has devices and ports of its own."""
+        from loopai_trainer.operations import cluster_check
+
+        request = StartRequest(data, self.sha256, plan.task_id, plan.loopai["launch"]["executor"])
+        request.locks_reach = cluster_check.check(self.run, plan, self.environ)
+        request.launch = dict(plan.loopai["launch"])
+        return request
+
+    def _check_rank(self, launch: Mapping[str, Any]) -> None:
+        """Refuse a start that does not say which of several hosts this is. Raises UsageError NODE_RANK."""
+        if cluster.by_hand(launch) and self.node_rank is None:
+            raise UsageError(
+                f"the plan is for {launch['nodes']} hosts, and --node-rank is not given",
+                code="NODE_RANK",
+                hint="give --node-rank 0 here, and 1, 2, ... on the others",
+            )
+        if self.node_rank is not None and not cluster.by_hand(launch):
+            raise UsageError(
+                f"--node-rank {self.node_rank}: the plan is for one host", code="NODE_RANK", hint="leave it out"
+            )
 
     def _approved(self, data: bytes) -> Plan:
         try:
@@ -132,6 +183,15 @@ class _Start:
             hint=error.hint,
             next_command=commands.inspect(self.run.config),
             details={**error.details, "changed": changed},
+        )
+
+
+def refuse_other_version(run: RunDir, version_id: str | None) -> None:
+    """Raises PlanChanged for another version than the one that the caller names (None: it names none)."""
+    if version_id is not None and version_id != run.version_id:
+        raise PlanChanged(
+            f"{run.config} is another version\n  expected: {version_id}\n  got:      {run.version_id}",
+            hint="name the YAML of the version that was approved",
         )
 
 
@@ -170,7 +230,12 @@ def check_output_fresh(run: RunDir) -> None:
 
 def check_host(plan: Plan, backend: Backend) -> tuple[Device, ...]:
     """Whether this host can run the plan now: devices, ports. Raises HostUnfit (exit 9). Returns the host's GPUs."""
-    problems = backend.launch_problems(plan)
+    return check_devices(plan, backend.launch_problems(plan))
+
+
+def check_devices(plan: Plan, problems: Sequence[Problem] = ()) -> tuple[Device, ...]:
+    """Whether the plan's devices are there; `problems`: what else was found. Raises HostUnfit. Returns all GPUs."""
+    problems = list(problems)
     devices = plan.loopai["launch"]["devices"]
     present: tuple[Device, ...] = ()
     if devices:

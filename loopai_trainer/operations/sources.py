@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,14 +12,20 @@ from typing import Any, NamedTuple
 from loopai_trainer import backends
 from loopai_trainer.contract import Backend
 from loopai_trainer.errors import SettingsError, UsageError
-from loopai_trainer.operations import dataset_info
+from loopai_trainer.operations import dataset_info, stored_task
 from loopai_trainer.records import Field, Problem, Settings
 from loopai_trainer.rules import settings as rules
-from loopai_trainer.rules import yaml_text
+from loopai_trainer.rules import wrapped, yaml_text
 
-DEFAULT_STAGES = {"llamafactory": "sft", "verl": "grpo"}
-DEFAULT_TEMPLATES = {"sft": "qwen_full_sft", "grpo": "verl_grpo_vllm"}
-"""The bundled template of each stage (spec/001, "Prefill Guidance")."""
+DEFAULT_STAGES = {"llamafactory": "sft", "verl": "grpo", "agentlightning": "dev"}
+DEFAULT_TEMPLATES = {
+    "sft": "qwen_full_sft",
+    "grpo": "verl_grpo_vllm",
+    "dev": "agentlightning_dev",
+    "apo": "agentlightning_apo",
+    "agentlightning/grpo": "agentlightning_grpo",
+}
+"""The bundled template of each stage, or of a pair where that differs (spec/001, "Prefill Guidance")."""
 
 
 _OTHERS_PREFIXES = ("trainer_", "train_output_", "training_", "verl_", "swanlab_")
@@ -66,19 +73,52 @@ class Resolved(NamedTuple):
 
 def resolve(request: Request) -> Resolved:
     """Settings by the order of interface section 2. Raises SettingsError, and DataError for a registry that is none."""
-    layers = _layers(request)
+    layers, warnings = _layers(request)
     keyword = {name: value for name, value in request.keyword.items() if value is not None}
     framework, stage = _framework(keyword, request.environ, layers)
     backend = backends.get(framework, stage)
-    fields = (*_general(stage), *backend.fields())
+    fields = _merged(_general(framework, stage), backend.fields())
     _refuse_foreign_flags(request.backend_flags, fields, f"{framework}/{stage}")
     for field in fields:
         if field.flag and field.flag in request.backend_flags:
             keyword[field.name] = request.backend_flags[field.flag]
+    if backend.data_kind == "chat":
+        layers = stored_task.made_as_dataset(layers, fields, keyword, request.environ)
     settings = dataset_info.complete(rules.resolve(fields, keyword, request.environ, layers))
+    sources = _Sources(keyword, request.environ, layers)
     if backend.data_kind == "prompts":
-        settings = _with_source(settings)
-    return Resolved(settings, backend, fields, tuple(_unknown_keys(layers, fields)))
+        settings = _with_source(settings, fields, sources)
+    told = (*warnings, *_unknown_keys(layers, fields), *rules.old_names(fields, keyword, layers))
+    told += (*_ambient_devices(fields, sources), *stored_task.made_but_not_used(layers, settings))
+    return Resolved(_absolute(settings), backend, fields, told)
+
+
+class _Sources(NamedTuple):
+    keyword: Mapping[str, Any]
+    environ: Mapping[str, str]
+    layers: Sequence[rules.Layer]
+
+    def given(self, name: str, fields: Sequence[Field]) -> list[rules.Given]:
+        """Every value that they have for the setting of that name."""
+        return [one for field in fields if field.name == name for one in rules.given(field, *self)]
+
+
+def _absolute(settings: Settings) -> Settings:
+    """The store's path as the worker will need it, from its own working folder."""
+    path = settings.text("db_path")
+    return Settings({**settings.values, "db_path": os.path.abspath(path) if path else None}, settings.origins)
+
+
+def _ambient_devices(fields: Sequence[Field], sources: _Sources) -> Iterator[Problem]:
+    """A warning if this shell's devices go before other ones that the task names (interface section 2)."""
+    name = "CUDA_VISIBLE_DEVICES"
+    found = sources.given(name, fields)
+    if found and found[0].rank == 1:
+        other = next((one for one in found[1:] if str(one.value) != str(found[0].value)), None)
+        if other is not None:
+            message = f"{name}={found[0].value} of this shell goes before {other.value!r} (from {other.origin})"
+            hint = "unset it, or give --devices"
+            yield Problem("warning", "DEVICES_FROM_SHELL", "settings", message, hint, field=name)
 
 
 def _refuse_foreign_flags(flags: Mapping[str, str], fields: Sequence[Field], pair: str) -> None:
@@ -88,14 +128,15 @@ def _refuse_foreign_flags(flags: Mapping[str, str], fields: Sequence[Field], pai
             raise UsageError(f"{flag} means nothing to {pair}", hint="leave it out, or name another --framework")
 
 
-def _with_source(settings: Settings) -> Settings:
-    """Generated records are the dataset where no other one is named (interface section 2)."""
+def _with_source(settings: Settings, fields: Sequence[Field], sources: _Sources) -> Settings:
+    """Generated records are the dataset where no source before theirs names another one (interface section 2)."""
     values, origins = dict(settings.values), dict(settings.origins)
     for name, source in (
         ("train_input_dataset_path", "verl_source_dataset_path"),
         ("train_input_eval_dataset_path", "verl_source_eval_dataset_path"),
     ):
-        if not settings.text(name) and settings.text(source):
+        named, made = sources.given(name, fields), sources.given(source, fields)
+        if made and (not named or made[0].rank < named[0].rank):
             values[name], origins[name] = settings.text(source), settings.origin(source)
     return Settings(values, origins)
 
@@ -126,7 +167,7 @@ def read_state(path: str) -> dict[str, Any]:
 
 def _unknown_keys(layers: Sequence[rules.Layer], fields: Sequence[Field]) -> Iterator[Problem]:
     """A warning on each key of a trainer section that nobody reads; LoopAI keeps what it was answered there too."""
-    known = {name for field in fields for name in (field.name, *field.aliases)}
+    known = {name for field in fields for name in field.names}
     for layer in layers:
         for key in layer.values if layer.label.endswith(".trainer") else ():
             name = str(key)
@@ -155,9 +196,21 @@ def _framework(
     return framework, stage or DEFAULT_STAGES.get(framework, "")
 
 
-def _general(stage: str) -> tuple[Field, ...]:
+def _merged(general: Sequence[Field], own: Sequence[Field]) -> tuple[Field, ...]:
+    """All fields; a backend's own one takes the place of the general one of that name."""
+    replaced = {field.name: field for field in own}
+    names = {field.name for field in general}
+    return (*(replaced.get(field.name, field) for field in general), *(one for one in own if one.name not in names))
+
+
+def _general(framework: str, stage: str) -> tuple[Field, ...]:
     # These defaults depend on framework and task type (spec/001); everything else stands in the table.
-    defaults = {"train_stage": stage, "train_input_config_template_path": DEFAULT_TEMPLATES.get(stage)}
+    template = DEFAULT_TEMPLATES.get(f"{framework}/{stage}") or DEFAULT_TEMPLATES.get(stage)
+    defaults = {
+        "train_framework": framework,
+        "train_stage": stage,
+        "train_input_config_template_path": template,
+    }
     return tuple(
         Field(**{**_as_keywords(field), "default": defaults[field.name]}) if field.name in defaults else field
         for field in rules.GENERAL
@@ -168,18 +221,31 @@ def _as_keywords(field: Field) -> dict[str, Any]:
     return {name: getattr(field, name) for name in field.__slots__}
 
 
-def _layers(request: Request) -> list[rules.Layer]:
-    layers: list[rules.Layer] = []
+def task_address(request: Request) -> stored_task.Address:
+    """The task, and the store, that a request names. Raises SettingsError, ConfigError."""
+    explicit, last = _own_layers(request)
+    return stored_task.address(request.keyword, request.environ, [*explicit, *last])
+
+
+def _layers(request: Request) -> tuple[list[rules.Layer], tuple[Problem, ...]]:
+    """All layers in their order, the task store's among them, and what there is to say of that store."""
+    explicit, last = _own_layers(request)
+    stored = stored_task.stored(request.keyword, request.environ, [*explicit, *last])
+    return [*explicit, *stored.layers, *last], stored.warnings
+
+
+def _own_layers(request: Request) -> tuple[list[rules.Layer], list[rules.Layer]]:
+    """(the explicit state's, starter.yaml's and what ranks below): the task store's stand between them."""
+    explicit: list[rules.Layer] = []
     state = request.state if request.state is not None else None
     if state is None and request.state_path:
         state = read_state(request.state_path)
     if state is not None:
-        layers += _state_layers(state, "state")
-    if request.config_path:
-        layers += _starter_layers(request.config_path)
+        explicit += _state_layers(state, "state")
+    last = _starter_layers(request.config_path) if request.config_path else []
     if request.thread_id:
-        layers.append(rules.Layer("thread_id", {"task_id": request.thread_id}))
-    return layers
+        last.append(rules.Layer("thread_id", {"task_id": request.thread_id}))
+    return explicit, last
 
 
 _GENERAL_NAMES = frozenset(field.name for field in rules.GENERAL)
@@ -192,8 +258,8 @@ def _state_layers(state: Mapping[str, Any], label: str) -> list[rules.Layer]:
     top = {key: value for key, value in state.items() if not isinstance(value, Mapping) or key in _GENERAL_NAMES}
     system = {**top, **_section(state, "system", label)}
     return [
-        rules.Layer(f"{label}.trainer", _section(state, "trainer", label)),
-        rules.Layer(f"{label}.system", system),
+        rules.Layer(f"{label}.trainer", stored_task.as_input(_section(state, "trainer", label))),
+        rules.Layer(f"{label}.system", wrapped.unwrapped(system)),
         *_mapping_results(state, label),
     ]
 
@@ -202,9 +268,8 @@ def _mapping_results(state: Mapping[str, Any], label: str) -> Iterator[rules.Lay
     """What another agent has made for this task, the constructor's before the obtainer's (spec/001); nothing else."""
     for name in ("constructor", "obtainer"):
         section = state.get(name)
-        results = section.get("mapping_results") if isinstance(section, Mapping) else None
-        made = results.get("output_file") if isinstance(results, Mapping) else None
-        if isinstance(made, str) and made:
+        made = wrapped.output_file(section.get("mapping_results")) if isinstance(section, Mapping) else None
+        if made:
             yield rules.Layer(f"{label}.{name}.mapping_results", {"verl_source_dataset_path": made})
 
 

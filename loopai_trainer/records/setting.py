@@ -15,7 +15,7 @@ class Field:
     """One setting: drives settings, flags, the guide and missing-field errors.
 
     `kind` says what text from a flag or variable becomes; `choices` are the only values allowed, if there are any;
-    `aliases` are other keys that a state may use for it.
+    `aliases` are other keys that a state or a caller may use for it, `old` such ones as draw a warning.
     """
 
     name: str
@@ -27,6 +27,12 @@ class Field:
     kind: Literal["text", "path", "bool", "int", "number", "json"] = "text"
     choices: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    old: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every key that means this setting; its own name first."""
+        return (self.name, *self.aliases, *self.old)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Each value keeps its origin. Source of names and defaults: spec/001 "Runtime Con
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from loopai_trainer.errors import SettingsError
@@ -16,17 +16,22 @@ from loopai_trainer.records import Field, Problem, Settings
 GENERAL: tuple[Field, ...] = (
     Field("task_id", "name of the task that the run belongs to", "--task-id", ("TASK_ID",), "default"),
     Field("trainer_version_id", "id of this run; made anew if left out", "--version-id", ("VERSION_ID",), aliases=("version_id",)),
+    Field("db_path", "LoopAI's task store, an SQLite file: settings of the task, and where its results are written back", "--db-path", ("DB_PATH",), kind="path"),
     Field("output_dir", "folder that holds all tasks", "--output-dir", ("OUTPUT_DIR",), "./outputs", kind="path"),
     Field("trainer_output_dir", "run directory, instead of the one inside output_dir", "--trainer-output-dir", ("TRAINER_OUTPUT_DIR",), kind="path"),
     Field("train_framework", "training framework", "--framework", ("TRAIN_FRAMEWORK",), "llamafactory", required=True),
     Field("train_stage", "training stage of that framework", "--stage", ("TRAIN_STAGE",), required=True),
-    Field("train_input_dataset_path", "training data: .json (list), .jsonl or .parquet", "--dataset", ("TRAIN_DATASET_PATH",), required=True, kind="path"),
-    Field("train_input_eval_dataset_path", "evaluation data, same formats", "--eval-dataset", ("TRAIN_EVAL_DATASET_PATH",), kind="path"),
-    Field("train_input_model_name", "folder of the base model", "--model", ("TRAIN_MODEL_PATH",), required=True, kind="path", aliases=("model_path",)),
-    Field("train_input_task_description", "what is trained, in a sentence; the rules read it", "--task-description", ("TRAIN_TASK_DESCRIPTION",), required=True),
-    Field("train_input_config_template_path", "YAML template: a file or the name of a bundled one", "--template", ("TRAIN_CONFIG_TEMPLATE_PATH",), required=True),
-    Field("config_mode", "how the template is adjusted: by keyword rules, or not at all", "--config-mode", default="rules", choices=("rules", "template")),
-    Field("CUDA_VISIBLE_DEVICES", "GPUs that training sees", "--devices", ("CUDA_VISIBLE_DEVICES",), "0"),
+    Field("train_input_dataset_path", "training data: .json (list), .jsonl or .parquet", "--dataset", ("TRAIN_DATASET_PATH",), required=True, kind="path", old=("dataset_path",)),
+    Field("train_input_eval_dataset_path", "evaluation data, same formats", "--eval-dataset", ("TRAIN_EVAL_DATASET_PATH",), kind="path", old=("eval_dataset_path",)),
+    Field("train_input_model_name", "folder of the base model", "--model", ("TRAIN_MODEL_PATH",), required=True, kind="path", aliases=("model_path",), old=("model_name",)),
+    Field("train_input_task_description", "what is trained, in a sentence; the rules read it", "--task-description", ("TRAIN_TASK_DESCRIPTION",), required=True, old=("task_description",)),
+    Field("train_input_config_template_path", "YAML template: a file or the name of a bundled one", "--template", ("TRAIN_CONFIG_TEMPLATE_PATH",), required=True, old=("template_path", "config_template_path")),
+    Field("config_mode", "how the template is adjusted: by keyword rules, by a language model, or not at all", "--config-mode", default="rules", choices=("rules", "llm", "template")),
+    Field("config_llm_model", "language model that adjusts the template (config_mode llm)", None, ("TRAINER_LLM_MODEL",)),
+    Field("config_llm_base_url", "its OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1", None, ("TRAINER_LLM_BASE_URL",)),
+    Field("config_llm_key_env", "name of the variable that holds the endpoint's key", None, ("TRAINER_LLM_KEY_ENV",), "OPENAI_API_KEY"),
+    Field("config_llm_timeout_s", "seconds that its answer may take", None, default=60.0, kind="number"),
+    Field("CUDA_VISIBLE_DEVICES", "GPUs that training sees", "--devices", ("CUDA_VISIBLE_DEVICES",), "0", old=("cuda_visible_devices",)),
     Field("trainer_persistent_worker", "train in a detached worker (false: in this process, to debug)", None, ("TRAINER_PERSISTENT_WORKER",), True, kind="bool"),
     Field("bad_rows", "what rows that cannot be trained on do: stop prepare, or be left out", "--bad-rows", default="reject", choices=("reject", "skip")),
     Field("allow_overlap", "accept training rows that also stand in the evaluation data", None, default=False, kind="bool"),
@@ -36,7 +41,15 @@ GENERAL: tuple[Field, ...] = (
     Field("allow_template_mismatch", "accept a chat template whose tokens the model does not have", None, default=False, kind="bool"),
     Field("approval_require", "how the YAML is approved: by its hash, or at a terminal (trainer approve)", default="hash", choices=("hash", "terminal")),
     Field("hash_weights", "how the model's weights are known: full reads them, stat goes by name, size and times", None, default="full", choices=("full", "stat")),
-    Field("nproc_per_node", "training processes on this host, if not one per device", None, kind="int"),
+    Field("nproc_per_node", "training processes on a node, if not one per device", None, kind="int"),
+    Field("executor", "where the worker runs: on this host, or as a job of a Ray cluster", "--executor", ("TRAINER_EXECUTOR",), "local", choices=("local", "ray_jobs")),
+    Field("ray_address", "job server of the Ray cluster, such as http://HEAD:8265", "--ray-address", ("TRAINER_RAY_ADDRESS",)),
+    Field("ray_interpreter", "Python with loopai-trainer[ray] on every node of the cluster; this one if left out"),
+    Field("nodes", "nodes that train together", "--nodes", default=1, kind="int"),
+    Field("node_resources", "what training takes of each node besides devices, by Ray's names: {\"CPU\": 4}", None, kind="json"),
+    Field("master_addr", "host of rank 0, for several nodes without a cluster", None, ("MASTER_ADDR",)),
+    Field("master_port", "port that the ranks meet at, for several nodes without a cluster", None, ("MASTER_PORT",), kind="int"),
+    Field("language", "language of guide and approval view: en or zh", "--language", ("LOOPAI_TRAINER_LANGUAGE",), "en"),
 )  # fmt: skip
 
 _TRUE = frozenset(("true", "1", "yes", "on"))
@@ -87,19 +100,47 @@ def is_placeholder(value: object) -> bool:
     return isinstance(value, str) and value.strip().startswith("/path/to/")
 
 
+class Given(NamedTuple):
+    """A value that some source has for a setting. `rank`: 0 for a keyword, 1 for a variable, then the layers."""
+
+    rank: int
+    value: Any
+    origin: str
+
+
+def given(
+    field: Field, keyword: Mapping[str, Any], environ: Mapping[str, str], layers: Sequence[Layer]
+) -> Iterator[Given]:
+    """Every value that the sources have, in their order: the first one counts."""
+    for name in field.names:
+        if _present(field, keyword.get(name)):
+            yield Given(0, keyword[name], field.flag or f"--option {field.name}")
+    for name in field.env:
+        if _present(field, environ.get(name)):
+            yield Given(1, environ[name], f"environment variable {name}")
+    for rank, layer in enumerate(layers, 2):
+        for name in field.names:
+            if _present(field, layer.values.get(name)):
+                yield Given(rank, layer.values[name], f"{layer.label}.{name}")
+
+
+def old_names(fields: Sequence[Field], keyword: Mapping[str, Any], layers: Sequence[Layer]) -> Iterator[Problem]:
+    """A warning on each value that stands under an old name (spec/000's); it is read all the same."""
+    sources = [("a keyword argument", keyword), *((layer.label, layer.values) for layer in layers)]
+    for field in fields:
+        for label, values in sources:
+            for name in field.old:
+                if _present(field, values.get(name)):
+                    message = f"'{name}' (from {label}) is an old name of '{field.name}'; it was read as that"
+                    hint = f"call it {field.name}"
+                    yield Problem("warning", "SETTING_OLD_NAME", "settings", message, hint, field=field.name)
+
+
 def _first(
     field: Field, keyword: Mapping[str, Any], environ: Mapping[str, str], layers: Sequence[Layer]
 ) -> tuple[Any, str]:
-    if _present(field, keyword.get(field.name)):
-        return keyword[field.name], field.flag or f"--option {field.name}"
-    for name in field.env:
-        if _present(field, environ.get(name)):
-            return environ[name], f"environment variable {name}"
-    for layer in layers:
-        for name in (field.name, *field.aliases):
-            if _present(field, layer.values.get(name)):
-                return layer.values[name], f"{layer.label}.{name}"
-    return field.default, "default"
+    found = next(given(field, keyword, environ, layers), None)
+    return (field.default, "default") if found is None else (found.value, found.origin)
 
 
 def _present(field: Field, value: object) -> bool:
@@ -166,7 +207,7 @@ _CONVERT = {"text": _text, "path": _text, "bool": _bool, "int": _int, "number": 
 
 
 def _unknown(fields: Sequence[Field], keyword: Mapping[str, Any]) -> Iterable[Problem]:
-    names = [field.name for field in fields]
+    names = [name for field in fields for name in field.names]
     for name in keyword:
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)

@@ -104,7 +104,7 @@ def load(text: str, path: str, where: Where = "template") -> Document:
             raise _refusal(path, where, walk.problems)
         values = loader.construct_document(node)
     except yaml.YAMLError as error:
-        raise _refusal(path, where, [_syntax_problem(path, where, error)]) from None
+        raise _refusal(path, where, [_syntax_problem(text, path, where, error)]) from None
     except (RecursionError, ValueError, TypeError) as error:
         detail = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise _refusal(path, where, [_problem(path, where, None, "YAML_INVALID", detail)]) from None
@@ -177,12 +177,30 @@ def _problem(
     return Problem("error", code, where, message, hint, path=path, line=line, field=key)
 
 
-def _syntax_problem(path: str, where: Where, error: yaml.YAMLError) -> Problem:
+def _syntax_problem(text: str, path: str, where: Where, error: yaml.YAMLError) -> Problem:
     mark = getattr(error, "problem_mark", None)
     said = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     context = getattr(error, "context", None)
     message = f"not valid YAML: {said}" + (f" ({context})" if context else "")
-    return _problem(path, where, mark.line + 1 if mark else None, "YAML_INVALID", message, hint="correct that line")
+    line = mark.line + 1 if mark else None
+    opened = _open_quote(text, line) if line else None
+    hint = (
+        "correct that line"
+        if opened is None
+        else f"look at line {opened}, too: it opens a quote that it does not close"
+    )
+    return _problem(path, where, line, "YAML_INVALID", message, hint=hint)
+
+
+def _open_quote(text: str, before: int) -> int | None:
+    """The first line before line `before` that opens a double quote and does not close it: the fault may lie there."""
+    lines = text.splitlines()[: before - 1]
+    return next((number for number, line in enumerate(lines, 1) if _double_quotes(line) % 2), None)
+
+
+def _double_quotes(line: str) -> int:
+    code = re.split(r"(?:^|\s)#", line, maxsplit=1)[0]
+    return code.replace('\\"', "").count('"')
 
 
 def _refusal(path: str, where: Where, problems: list[Problem]) -> ConfigError:

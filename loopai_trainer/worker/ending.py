@@ -14,6 +14,7 @@ from loopai_trainer.files.event_log import utc_text
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.rules import secrets
 from loopai_trainer.worker.disk_room import free_room
+from loopai_trainer.worker.handover import Handover
 from loopai_trainer.worker.launching import own_tmp
 from loopai_trainer.worker.record import Record, tell
 
@@ -57,7 +58,8 @@ def conclude(run: RunDir, record: Record, result: Mapping[str, Any]) -> str:
     remove_caches(run, record.state)
     error = whole.get("error")
     message = str(error.get("detail", "")) if isinstance(error, dict) else ""
-    tries.insist(lambda: record.end(status, message, error=error))
+    handover = Handover(run, record)
+    tries.insist(lambda: record.end(status, message, lambda: handover.ended(whole), error=error))
     free_room(run)
     return status
 

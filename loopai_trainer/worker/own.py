@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from loopai_trainer.contract import Backend
-    from loopai_trainer.records import ApprovedPlan, Command
+    from loopai_trainer.records import ApprovedPlan, Launch
     from loopai_trainer.worker.ground import Ground
     from loopai_trainer.worker.watching import Watcher
 
@@ -91,6 +91,7 @@ def own(job: Job) -> str:
     except Cancelled:
         return _cancelled_before_start(job)
     _wait_for_exec(job, keeper_pid)
+    _tell_loopai(job)
     ended = _watch(job, started_at)
     return _finalise(job, ended, keeper_pid)
 
@@ -132,8 +133,16 @@ def _why_unseen(run: RunDir) -> str:
 def adopt(job: Job) -> str:
     """Watch a living training, whose worker is dead, to its end, and finalise it; returns the last status."""
     job.record.event("adopted", str(job.record.state["status"]), "a new worker watches this training")
+    _tell_loopai(job)
     ended = _watch(job, _recorded_start(job), adopted=True)
     return _finalise(job, ended, None)
+
+
+def _tell_loopai(job: Job) -> None:
+    """From now on: training was exec'd, so what that loads delays nothing."""
+    from loopai_trainer.worker.handover import Handover
+
+    job.record.follow(Handover(job.run, job.record).changed)
 
 
 def _launch(job: Job) -> int:
@@ -145,7 +154,7 @@ def _launch(job: Job) -> int:
         os.close(lock_fd)  # the keeper has its own by now; or nothing was started, and the lock must not seem held
 
 
-def _prepared_launch(job: Job) -> tuple[Command, str]:
+def _prepared_launch(job: Job) -> tuple[Launch, str]:
     """Folders, launch files and the record of the start; returns what is to be exec'd, and its mark."""
     run, record = job.run, job.record
     tmp = launching.make_folders(run)
@@ -157,13 +166,13 @@ def _prepared_launch(job: Job) -> tuple[Command, str]:
         job.approved.plan, job.backend, os.environ, paths, lambda: _cancel_request(job) is not None
     )
     launch = job.backend.launch(job.approved, paths, os.environ)
-    main = launching.only_main(launch)
+    launch = launching.placed(run, job.approved.plan, job.backend, launch, paths)
     launching.write_launch_files(run, launch)
     if resolved is not None:
         atomic.write_text(run.launch_resolved, resolved)
     input_times.note(run, job.approved.plan)
-    launching.note_request(run, main, list(job.approved.plan.loopai["launch"].get("pass_env") or ()))
-    return main, mark
+    launching.note_request(run, launch, list(job.approved.plan.loopai["launch"].get("pass_env") or ()))
+    return launch, mark
 
 
 def _wait_for_exec(job: Job, keeper_pid: int) -> None:
@@ -240,7 +249,7 @@ def _followed(job: Job, started_at: float, ground: Ground, adopted: bool) -> End
             record.phase("stopping", f"asked to stop by {request.get('requested_by', 'somebody')}", cancel=request)
             ended.survivors = stop_training(run, record, _grace_s(request))
             break
-        ended.reason = watcher.stop_reason
+        ended.reason = watcher.stop_reason or _lost_helper(run)
         if ended.reason is not None:
             record.phase("stopping", ended.reason[1])
             ended.survivors = stop_training(run, record, GRACE_S)
@@ -256,6 +265,18 @@ def _followed(job: Job, started_at: float, ground: Ground, adopted: bool) -> End
         _blame_disk(run, ended)
     _read_rest(job, watcher, ended)
     return ended
+
+
+def _lost_helper(run: RunDir) -> tuple[str, str] | None:
+    """Why training cannot go on since one of its helpers has ended; None: none has, or training has ended, too."""
+    if not os.path.exists(run.launch_helper_ended) or os.path.exists(run.launch_exit):
+        return None
+    try:
+        record = atomic.read_json(run.launch_helper_ended) or {}
+    except (OSError, ValueError):
+        record = {}
+    how = record.get("exec_error") or f"exit status {record.get('returncode')}"
+    return ("HELPER_LOST", f"{record.get('name', 'a helper')} ended while training needed it: {how}")
 
 
 def _blame_disk(run: RunDir, ended: Ended) -> None:

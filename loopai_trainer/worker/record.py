@@ -11,6 +11,7 @@ from loopai_trainer.rules.run_state import may_move
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from loopai_trainer.files.run_dir import RunDir
@@ -38,6 +39,12 @@ class Record:
         self._event_s = 0.0
         self._percent = -1
         self._told_end = False
+        self._listener: Callable[[], None] | None = None
+
+    def follow(self, listener: "Callable[[], None]") -> None:
+        """Call `listener` now, and after each event of a change from now on."""
+        self._listener = listener
+        listener()
 
     @property
     def elapsed_s(self) -> float:
@@ -52,12 +59,14 @@ class Record:
         self.state.update(values, status=status, phase=phase)
         self._write(sync=True)
         self.event(phase, status, message, error=values.get("error"))
+        self._call_listener()
 
     def phase(self, phase: str, message: str = "", **values: "Any") -> None:
         """Change the phase within a status; written at once."""
         self.state.update(values, phase=phase)
         self._write(sync=False)
         self.event(phase, str(self.state["status"]), message)
+        self._call_listener()
 
     def note(self, **values: "Any") -> None:
         """Values that the next `flush` writes."""
@@ -72,11 +81,19 @@ class Record:
             self._write(sync=False)
             self._progress_event()
 
-    def end(self, status: str, message: str, **values: "Any") -> None:
-        """The last state, durable. Raises OSError if it cannot be written, ValueError if the status cannot follow."""
+    def end(self, status: str, message: str, told: "Callable[[], None]" = lambda: None, **values: "Any") -> None:
+        """The last state, durable. Raises OSError if it cannot be written, ValueError if the status cannot follow.
+
+        `told` is called once between the last event and that state: whoever waits for the state finds all of it done.
+        """
         now = str(self.state.get("status", ""))
         if not may_move(now, status):
             raise ValueError(f"a run cannot move from {now!r} to {status!r}")
+        # The event first: whoever follows events stops at the last state.
+        if not self._told_end:
+            self.event(status, status, message, error=values.get("error"), progress=self._progress())
+            self._told_end = True
+            told()
         finished_at = utc_text(time.time())
         last = {
             **self.state,
@@ -87,10 +104,6 @@ class Record:
             "updated_at": finished_at,
             "elapsed_s": round(self.elapsed_s, 3),
         }
-        # The event first: whoever follows events stops at the last state.
-        if not self._told_end:
-            self.event(status, status, message, error=values.get("error"), progress=self._progress())
-            self._told_end = True
         state_file.write(self.run, last)
         self.state = last
 
@@ -139,6 +152,11 @@ class Record:
         names = ("current_step", "total_steps", "loss", "learning_rate", "eval_loss")
         data = {name: self.state[name] for name in names if self.state.get(name) is not None}
         self.event(str(self.state["phase"]), str(self.state["status"]), "", progress=progress, data=data)
+        self._call_listener()
+
+    def _call_listener(self) -> None:
+        if self._listener is not None:
+            self._listener()
 
 
 def tell(message: str) -> None:

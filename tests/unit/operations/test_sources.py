@@ -91,12 +91,15 @@ def test_options():
 def test_the_guide_says_what_is_missing_and_what_was_filled(starter):
     data = guide(Request({}, {}, config_path=starter)).data
     assert data["ready"] is False
-    assert data["user_required_fields"] == data["missing_fields"]
+    # What is set and cannot be used here is asked for, too.
+    assert set(data["user_required_fields"]) - set(data["missing_fields"]) == {
+        "train_input_dataset_path", "llamafactory_env_path",
+    }  # fmt: skip
     assert "train_input_model_name" in data["missing_fields"]
     assert "train_input_dataset_path" not in data["missing_fields"]
     assert {"train_framework", "CUDA_VISIBLE_DEVICES"} & set(data["auto_filled_fields"])
     full = dict.fromkeys(data["missing_fields"], "x")
-    assert guide(Request(full, {}, config_path=starter)).data["ready"] is True
+    assert guide(Request(full, {}, config_path=starter)).data["missing_fields"] == []
 
 
 def warned(trainer, **more):
@@ -136,3 +139,21 @@ def test_the_warning_names_the_starter_file(tmp_path):
 def test_sections_and_settings_of_the_wrong_kind_are_refused(state):
     with pytest.raises(SettingsError):
         resolve(Request({}, {}, state=state))
+
+
+def test_a_quote_that_is_not_closed_is_named_where_it_opens(tmp_path):
+    """The starter.yaml that LoopAI ships: the parser stumbles over the next line only."""
+    path = tmp_path / "starter.yaml"
+    lines = [
+        'system: {}  # "a comment',
+        "default_states:",
+        "  trainer:",
+        '    train_framework: "llamafactory"',
+        '    llamafactory_dir: "/repos/LLaMA-Factory/',
+        '    train_input_dataset_path: ""',
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(ConfigError) as caught:
+        resolve(Request({}, {}, config_path=str(path)))
+    assert f"{path}:7" in caught.value.message
+    assert "line 5" in caught.value.hint
