@@ -6,6 +6,8 @@ from typing import NamedTuple
 from loopai_trainer.errors import NotFound
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LOOPAI_FOLDERS = ("loopai/agents/Trainer/templates", "loopai/skills/Trainer/templates", "templates")
+"""Where its specifications say that templates lie."""
 
 
 class Template(NamedTuple):
@@ -43,13 +45,15 @@ def list_templates(stage: str | None = None) -> list[Template]:
 def find_template(name: str, stage: str) -> str:
     """The path of a template: a file that exists, or the name of a bundled one, with or without `.yaml`.
 
-    Raises NotFound, which names the bundled ones.
+    LoopAI's own path of a template, where there is no such file, is the bundled one of that name. Raises NotFound,
+    which names the bundled ones.
     """
     expanded = os.path.expanduser(name)
     if os.path.isfile(expanded):
         return os.path.abspath(expanded)
     bundled = {template.name: template.path for template in list_templates(stage)}
-    key = name.removesuffix(".yaml")
+    folder, _, file_name = name.rpartition("/")
+    key = (file_name if folder in _LOOPAI_FOLDERS else name).removesuffix(".yaml")
     if key in bundled:
         return bundled[key]
     raise NotFound(

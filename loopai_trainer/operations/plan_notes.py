@@ -37,6 +37,7 @@ def record(
         "reserved": plan.loopai,
         "changes": [dict(change._asdict()) for change in template.changes],
         "notes": list(template.notes),
+        "language_model": dict(template.asked) or None,
         "backend": {
             "package": versions.package,
             "version": versions.version,
@@ -57,8 +58,13 @@ def explanation(template: TemplateUse, plan: Plan) -> str:
         f"SHA-256 of training_config.yaml: {plan.sha256}",
         f"Template: {template.path}",
         "",
-        "Changed on the way from the template:",
+        *changed(template),
     ]
-    lines += [f"  {c.key}: {c.before!r} -> {c.after!r} ({c.reason})" for c in template.changes] or ["  nothing"]
-    lines += ["", *(f"Note: {note}" for note in template.notes)]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(lines) + "\n"
+
+
+def changed(template: TemplateUse) -> list[str]:
+    """For people, a line each: which key was changed from what to what and why, and what else is to be said of it."""
+    lines = [f"  {c.key}: {c.before!r} -> {c.after!r} ({c.reason})" for c in template.changes] or ["  nothing"]
+    notes = [f"Note: {note}" for note in template.notes]
+    return ["Changed on the way from the template:", *lines, *(["", *notes] if notes else [])]

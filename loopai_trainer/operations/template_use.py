@@ -1,23 +1,27 @@
-"""The template of a plan: found, read, tuned by the keyword rules, overridden by `--set`; changes have reasons."""
+"""The template of a plan: found, read, overridden by `--set`, tuned by rules or a model; changes have reasons."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from loopai_trainer.errors import ConfigError, UsageError
+from loopai_trainer.errors import ConfigError, SettingsError, UsageError
 from loopai_trainer.files import templates
-from loopai_trainer.operations import secret_scan
+from loopai_trainer.operations import llm_tuning, secret_scan
 from loopai_trainer.records import Problem, Settings
 from loopai_trainer.rules import dotted, tuning, yaml_text
 
 
 class TemplateUse(NamedTuple):
-    """`values` is what the draft starts from; `lines` maps keys that stand in the template to their 1-based lines."""
+    """`values` is what the draft starts from; `lines` maps keys that stand in the template to their 1-based lines.
+
+    `asked`: the language model and its answer, for plan.json; `said`: what the YAML says of it. Both are empty where
+    none was asked, `said` also where its answer was not used.
+    """
 
     path: str
     sha256: str
@@ -25,6 +29,17 @@ class TemplateUse(NamedTuple):
     lines: Mapping[str, int]
     changes: Sequence[tuning.Change]
     notes: Sequence[str]
+    warnings: tuple[Problem, ...] = ()
+    asked: Mapping[str, Any] = {}
+    said: Mapping[str, Any] = {}
+
+
+class _Tuned(NamedTuple):
+    values: dict[str, Any]
+    changes: list[tuning.Change]
+    notes: list[str]
+    warnings: tuple[Problem, ...]
+    asked: Mapping[str, Any]
 
 
 def use(
@@ -34,35 +49,63 @@ def use(
     *,
     tunes: bool = True,
     baseline: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = {},
 ) -> TemplateUse:
-    """Raises ConfigError (file and line) for a template that cannot be trusted, UsageError for a bad `--set`.
+    """Raises ConfigError (file and line) for a template that cannot be trusted, UsageError for a bad `--set`,
 
-    `owned`: keys that `--set` must not give, and what to use instead. `tunes`: whether the keyword rules apply.
-    `baseline`: values to begin with instead of the template's own.
+    SettingsError for config mode `llm` without a usable endpoint. `owned`: keys that `--set` must not give, and what to
+    use instead. `tunes`: whether rules or a model may change values. `baseline`: values to begin with instead of the
+    template's own. `environ`: where the endpoint's key stands.
     """
     path = templates.find_template(settings.text("train_input_config_template_path"), settings.text("train_stage"))
     text = _read(path)
     document = yaml_text.load(text, path, "template")
-    reserved = [key for key in ("loopai", "result") if key in document.values]
-    if "loopai" in reserved:
-        raise ConfigError(
-            f"{path}:{document.lines['loopai']}: a prepared YAML is not a template: it has the reserved key 'loopai'",
-            hint="use a template, or inspect the prepared YAML",
-        )
+    _refuse_prepared(document.values, document.lines, path)
     _refuse_endless(document.values, document.lines, path)
     values: dict[str, Any] = dict(document.values if baseline is None else baseline)
-    changes: list[tuning.Change] = []
-    notes: list[str] = []
-    if tunes and settings.text("config_mode") == "rules":
-        values, changes, notes = tuning.tune(values, settings.text("train_input_task_description"))
+    given: dict[str, tuning.Change] = {}
     for key, value in read_overrides(overrides, owned):
         before = dotted.put(values, key, value)
-        # What a rule did to this key no longer counts: the template's own value is what was changed.
-        before = next((change.before for change in changes if change.key == key), before)
-        changes = [change for change in changes if change.key != key]
-        changes.append(tuning.Change(key, before, value, "--set"))
-    lines = document.lines if baseline is None else {}
-    return TemplateUse(path, hashlib.sha256(text.encode()).hexdigest(), values, lines, changes, notes)
+        given[key] = tuning.Change(key, given[key].before if key in given else before, value, "--set")
+    tuned = _tuned(values, settings, environ, given, tunes=tunes)
+    return TemplateUse(
+        path,
+        hashlib.sha256(text.encode()).hexdigest(),
+        tuned.values,
+        document.lines if baseline is None else {},
+        [*tuned.changes, *given.values()],
+        tuned.notes,
+        tuned.warnings,
+        tuned.asked,
+        _for_yaml(tuned),
+    )
+
+
+def _tuned(
+    values: dict[str, Any], settings: Settings, environ: Mapping[str, str], given: Collection[str], *, tunes: bool
+) -> _Tuned:
+    """The values as rules or model change them; keys that were `given` by `--set` are nobody else's."""
+    mode = settings.text("config_mode")
+    if mode == "llm":
+        if not tunes:
+            raise SettingsError(
+                f"config_mode llm (from {settings.origin('config_mode')}) is for supervised fine-tuning",
+                hint="leave --config-mode out",
+            )
+        return _Tuned(*llm_tuning.tune(values, settings, environ, given))
+    if tunes and mode == "rules":
+        values, changes, notes = tuning.tune(values, settings.text("train_input_task_description"), given)
+        return _Tuned(values, changes, notes, tuning.disagreements(notes), {})
+    return _Tuned(values, [], [], (), {})
+
+
+def _for_yaml(tuned: _Tuned) -> dict[str, Any]:
+    """What the approved YAML says of a language model's answer: whose it is, and which keys it has changed."""
+    asked = tuned.asked
+    if not asked or asked["not_used"] is not None:
+        return {}
+    changed = {change.key: {"from": change.before, "to": change.after} for change in tuned.changes}
+    return {"by": "llm", "model": asked["model"], "base_url": asked["base_url"], "changed": changed}
 
 
 def _read(path: str) -> str:
@@ -134,6 +177,14 @@ def _is_finite(value: object) -> bool:
     if isinstance(value, list):
         return all(map(_is_finite, value))
     return not isinstance(value, float) or math.isfinite(value)
+
+
+def _refuse_prepared(values: Mapping[str, Any], lines: Mapping[str, int], path: str) -> None:
+    if "loopai" in values:
+        raise ConfigError(
+            f"{path}:{lines['loopai']}: a prepared YAML is not a template: it has the reserved key 'loopai'",
+            hint="use a template, or inspect the prepared YAML",
+        )
 
 
 def _refuse_endless(values: Mapping[str, Any], lines: Mapping[str, int], path: str) -> None:
