@@ -16,7 +16,9 @@ from loopai_trainer.cli import (
     approve,
     cancel,
     compare,
+    dev,
     diff,
+    doctor,
     events,
     export,
     guide,
@@ -25,12 +27,14 @@ from loopai_trainer.cli import (
     prepare,
     recover,
     run_prepared,
+    schema,
     setup,
     status,
     wait,
     watch,
 )
 from loopai_trainer.cli import list as list_verb
+from loopai_trainer.cli import run as run_verb
 from loopai_trainer.cli import templates as templates_verb
 from loopai_trainer.cli.output import Output, show
 from loopai_trainer.errors import TrainerError, UsageError
@@ -71,8 +75,8 @@ def _main(
 
 
 _VERBS = (
-    prepare, inspect, diff, approve, run_prepared, wait, status, watch, list_verb, logs, events, cancel, recover,
-    analyze, compare, export, guide, setup, templates_verb,
+    prepare, inspect, dev, diff, approve, run_prepared, run_verb, wait, status, watch, list_verb, logs, events, cancel,
+    recover, analyze, compare, export, guide, setup, doctor, templates_verb, schema,
 )  # fmt: skip
 
 for _verb in _VERBS:
@@ -81,7 +85,7 @@ for _verb in _VERBS:
 
 def run(argv: Sequence[str]) -> int:
     """Run the program on `argv` and return its exit code; cli.fast catches what is not foreseen here."""
-    output = Output(json="--json" in argv)
+    output = Output(json="--json" in argv, verbose="--verbose" in argv)
     command = next((word for word in argv if not word.startswith("-")), "trainer")
     try:
         code = app(list(argv) or ["--help"], prog_name="trainer", standalone_mode=False)

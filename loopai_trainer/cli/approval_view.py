@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
 
 from loopai_trainer.cli.output import Output
+from loopai_trainer.cli.page import Page
 from loopai_trainer.rules.visible_text import hidden, visible, visible_values
 
 _ONE_LINE = 78
@@ -24,7 +24,7 @@ def before_approval(output: Output) -> Callable[[TextIO, Mapping[str, Any]], Non
     def show(stream: TextIO, data: Mapping[str, Any]) -> None:
         from loopai_trainer.cli import views
 
-        out = views.console(output, stream)
+        out = Page(output, stream)
         shown = visible_values(dict(data))
         views.warnings(out, shown["warnings"])
         changes_since(out, shown["diff"])
@@ -39,36 +39,35 @@ def before_approval(output: Output) -> Callable[[TextIO, Mapping[str, Any]], Non
     return show
 
 
-def yaml(out: Console, path: str, text: str) -> None:
+def yaml(out: Page, path: str, text: str) -> None:
     """The whole YAML. Characters that a terminal does not show, or obeys, are spelt out, and it is said."""
     out.print(f"\n[bold]{escape(path)}[/]")
     if hidden(text):
-        out.print("  [red]it holds characters that a terminal does not show; they stand as \\x.. or \\u.... below[/]")
+        out.print(f"  [red]{escape(out.say('approval.hidden'))}[/]")
     out.print(Syntax("", "yaml", theme="ansi_dark", background_color="default").highlight(visible(text)), end="")
 
 
-def remind(out: Console, warnings: Sequence[Mapping[str, Any]]) -> None:
+def remind(out: Page, warnings: Sequence[Mapping[str, Any]]) -> None:
     """Say, where the eye rests, that warnings have scrolled by."""
     if warnings:
-        said = "1 warning stands" if len(warnings) == 1 else f"{len(warnings)} warnings stand"
-        out.print(f"[yellow]{said} above the YAML.[/]")
+        name = "approval.one_warning_above" if len(warnings) == 1 else "approval.warnings_above"
+        out.print(f"[yellow]{out.say(name, count=len(warnings))}[/]")
 
 
-def changes_since(out: Console, diff: Mapping[str, Any] | None) -> None:
+def changes_since(out: Page, diff: Mapping[str, Any] | None) -> None:
     """The keys that differ from the last approved round; nothing for a task's first."""
     if diff is None:
         return
     against = diff["against"]
-    out.print(
-        f"\n[bold]Changed since round {against['round']}[/] ({escape(against['version_id'])}), which was approved:"
-    )
+    since = out.say("approval.changed_since", round=against["round"], version=against["version_id"])
+    out.print(f"\n[bold]{escape(since)}[/]")
     if diff["changed"] is None:
-        out.print("  not known: that round's YAML is gone")
+        out.print(f"  {out.say('approval.round_gone')}")
     else:
         changes(out, diff["changed"])
 
 
-def changes(out: Console, changed: Sequence[Mapping[str, Any]]) -> None:
+def changes(out: Page, changed: Sequence[Mapping[str, Any]]) -> None:
     """One line a key, or three where before and after are long."""
     for change in changed:
         key, before, after = change["key"], _shown(change["from"]), _shown(change["to"])
@@ -78,12 +77,13 @@ def changes(out: Console, changed: Sequence[Mapping[str, Any]]) -> None:
             out.print(f"  {mark} {escape(visible(f'{key}: {said}'))}")
         else:
             out.print(f"  {mark} {escape(visible(key))}")
-            out.print(f"      from: {escape(visible(before))}\n      to:   {escape(visible(after))}")
+            out.print(f"      {out.say('approval.before')} {escape(visible(before))}")
+            out.print(f"      {out.say('approval.after')} {escape(visible(after))}")
     if not changed:
-        out.print("  nothing")
+        out.print(f"  {out.say('approval.nothing_changed')}")
 
 
-def diff(out: Console, data: Mapping[str, Any], message: str) -> None:
+def diff(out: Page, data: Mapping[str, Any], message: str) -> None:
     """The answer of `trainer diff`."""
     out.print(escape(message))
     if data["changed"]:
@@ -93,19 +93,19 @@ def diff(out: Console, data: Mapping[str, Any], message: str) -> None:
         unified(out, data["unified"])
 
 
-def unified(out: Console, text: str) -> None:
+def unified(out: Page, text: str) -> None:
     """A unified diff, coloured by its first characters."""
     for line in visible(text).splitlines():
         colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
         out.print(f"[{colour}]{escape(line)}[/]" if colour else escape(line))
 
 
-def approved(out: Console, data: Mapping[str, Any], message: str) -> None:
+def approved(out: Page, data: Mapping[str, Any], message: str) -> None:
     """The answer of `trainer approve`."""
     record = data["approval"]
     out.print(escape(message))
     out.print(f"SHA-256  [bold]{record['config_sha256']}[/]")
-    out.print("To start exactly this, once:")
+    out.print(out.say("approval.start_once"))
     out.print(f"  {escape(data['next_command'])}")
 
 

@@ -22,6 +22,8 @@ def command(
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    language: options.Language = None,
 ) -> None:
     """Parse; one operation; one view."""
     from loopai_trainer.cli import approval_view
@@ -29,7 +31,13 @@ def command(
     from loopai_trainer.operations.approve import approve
     from loopai_trainer.operations.targets import Scope
 
-    output = Output(json=json, no_color=no_color, quiet=quiet)
+    output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose, language=language)
     scope = Scope(os.environ, output_dir, task_id)
     show, progress = approval_view.before_approval(output), bytes_progress(output)
-    raise typer.Exit(finish(NAME, output, lambda: approve(version, scope, show, note=note, progress=progress)))
+    raise typer.Exit(
+        finish(
+            NAME,
+            output,
+            lambda: approve(version, scope, show, note=note, progress=progress, language=output.language),
+        )
+    )

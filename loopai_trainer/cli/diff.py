@@ -25,11 +25,13 @@ def command(
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    language: options.Language = None,
 ) -> None:
     """Parse; one operation; one view."""
     from loopai_trainer.operations.diff import diff
     from loopai_trainer.operations.targets import Scope
 
-    output = Output(json=json, no_color=no_color, quiet=quiet)
+    output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose, language=language)
     scope = Scope(os.environ, output_dir, task_id)
     raise typer.Exit(finish(NAME, output, lambda: diff(version, scope, against=against, exit_code=exit_code)))

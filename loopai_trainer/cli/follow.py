@@ -18,7 +18,7 @@ def lines(command: str, output: Output, start: Callable[[], Iterator[object]]) -
 
     The lines are the answer: nothing is shown at the end but a refusal, as JSON only if it is all there is.
     """
-    last = Output(json=output.json, no_color=output.no_color, quiet=output.quiet)
+    last = Output(json=output.json, no_color=output.no_color, quiet=output.quiet, verbose=output.verbose)
 
     def operation() -> Answer:
         hidden = secrets.environment_values(os.environ)

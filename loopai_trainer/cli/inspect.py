@@ -23,12 +23,14 @@ def command(
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    language: options.Language = None,
 ) -> None:
     """Parse; one operation; one view."""
     from loopai_trainer.cli.progress import bytes_progress
     from loopai_trainer.operations.inspect import inspect
 
-    output = Output(json=json, no_color=no_color, quiet=quiet)
+    output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose, language=language)
     progress = bytes_progress(output)
     operation = partial(inspect, config, os.environ, refresh_inputs=refresh, progress=progress)
     raise typer.Exit(finish(NAME, output, operation))

@@ -21,10 +21,11 @@ def command(
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Parse; one operation; one view."""
     from loopai_trainer.operations.list import list_runs
     from loopai_trainer.operations.targets import Scope
 
-    output = Output(json=json, no_color=no_color, quiet=quiet)
+    output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)
     raise typer.Exit(finish(NAME, output, lambda: list_runs(Scope(os.environ, output_dir, task_id), limit)))

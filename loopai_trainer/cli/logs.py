@@ -24,13 +24,14 @@ def command(
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Parse; one operation; one view."""
     from loopai_trainer.cli import follow as following
     from loopai_trainer.operations.logs import follow_logs, logs
     from loopai_trainer.operations.targets import Scope
 
-    output = Output(json=json, no_color=no_color, quiet=quiet)
+    output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)
     scope = Scope(os.environ, output_dir, task_id)
     if follow:
         raise typer.Exit(following.lines(NAME, output, lambda: follow_logs(version, scope, tail, worker)))

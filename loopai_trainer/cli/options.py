@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -9,6 +10,21 @@ import typer
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colour (NO_COLOR does the same).")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No talk on stderr, only the answer on stdout.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="More talk on stderr: steps with times, every finding, where a refusal arose.")
+]
+
+
+class LanguageName(StrEnum):
+    """The languages that guide and approval view are written in."""
+
+    en = "en"
+    zh = "zh"
+
+
+Language = Annotated[
+    LanguageName | None, typer.Option("--language", help="Language of the view (or LOOPAI_TRAINER_LANGUAGE).")
+]
 OutputDir = Annotated[
     str | None, typer.Option("--output-dir", metavar="DIR", help="Folder that holds all tasks (default ./outputs).")
 ]

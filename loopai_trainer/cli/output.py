@@ -6,6 +6,7 @@ Light on purpose: `status --json` and `run-prepared` import it; views are loaded
 import contextlib
 import os
 import sys
+import time
 
 from loopai_trainer.errors import EXIT_UNEXPECTED, Interrupted, TrainerError
 from loopai_trainer.operations.answer import Answer, failure
@@ -16,16 +17,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TextIO
 
+    from loopai_trainer.rules.messages import Language
+
 
 class Output:
     """What the shared flags say."""
 
-    __slots__ = ("json", "no_color", "quiet")
+    __slots__ = ("_language", "json", "no_color", "quiet", "verbose")
 
-    def __init__(self, *, json: bool = False, no_color: bool = False, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        json: bool = False,
+        no_color: bool = False,
+        quiet: bool = False,
+        verbose: bool = False,
+        language: str | None = None,
+    ) -> None:
         self.json = json
         self.no_color = no_color
         self.quiet = quiet
+        self.verbose = verbose and not quiet
+        self._language = language
+
+    @property
+    def language(self) -> "Language":
+        """What views speak: --language, else LOOPAI_TRAINER_LANGUAGE, else English."""
+        from loopai_trainer.rules import messages
+
+        return messages.language_of(self._language or os.environ.get(messages.VARIABLE))
 
     def talk(self, line: str) -> None:
         """One line for people on stderr, unless --quiet."""
@@ -45,16 +65,36 @@ class Output:
 
 def finish(command: str, output: Output, operation: "Callable[[], Answer]", *, only: str | None = None) -> int:
     """Run the operation, print its answer (or `only` one value of its data), return the exit code."""
+    begun_s = time.monotonic()
     try:
         answer = operation()
     except TrainerError as error:
+        _say_where(error, output)
         answer = failure(command, error)
     except KeyboardInterrupt:
         answer = failure(command, Interrupted(f"trainer {command} was interrupted", hint="call it again"))
     if only and answer.ok and answer.data is not None:
         value = answer.data[only]
-        return _written(lambda: sys.stdout.write(f"{value}\n"), answer.exit_code)
-    return show(answer, output)
+        code = _written(lambda: sys.stdout.write(f"{value}\n"), answer.exit_code)
+    else:
+        code = show(answer, output)
+    if output.verbose:
+        from loopai_trainer.version import __version__
+
+        output.talk(f"trainer {command} {__version__}: exit code {code} after {time.monotonic() - begun_s:.2f} s")
+    return code
+
+
+def _say_where(error: TrainerError, output: Output) -> None:
+    """With --verbose: the way by which the program came to refuse, without secrets."""
+    if not output.verbose:
+        return
+    import traceback
+
+    from loopai_trainer.rules import secrets
+
+    text = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    output.talk(secrets.redacted(f"refused here:\n{text}", secrets.environment_values(os.environ)))
 
 
 def show(answer: Answer, output: Output) -> int:

@@ -28,12 +28,14 @@ def _command(
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    language: options.Language = None,
 ) -> None:
     """Parse; one operation; one view."""
     from loopai_trainer.cli.progress import bytes_progress
     from loopai_trainer.operations.prepare import prepare
 
-    output = Output(json=json, no_color=no_color, quiet=quiet)
+    output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose, language=language)
     progress = bytes_progress(output)
     only = print_.value if print_ else None
     raise typer.Exit(finish(NAME, output, lambda: prepare(make_request(), progress), only=only))

@@ -17,7 +17,12 @@ SMALL_BYTES = 64 * 1024 * 1024
 
 
 def bytes_progress(output: Output) -> Callable[[str, int, int], None] | None:
-    """For prepare and the hashing before a launch: one line that is redrawn, on a terminal alone."""
+    """For prepare and the hashing before a launch: one line that is redrawn, on a terminal alone.
+
+    With --verbose a line for each step, wherever stderr leads.
+    """
+    if output.verbose:
+        return _Steps(output)
     if output.quiet or not sys.stderr.isatty():
         return None
 
@@ -28,6 +33,21 @@ def bytes_progress(output: Output) -> Callable[[str, int, int], None] | None:
             sys.stderr.flush()
 
     return report
+
+
+class _Steps:
+    """A line when a step begins, with the time since the first one, and its size where that is known."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._begun_s = time.monotonic()
+        self._what = ""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if what != self._what:
+            self._what = what
+            size = f" ({total:,})" if total else ""
+            self._output.talk(f"[{time.monotonic() - self._begun_s:8.2f} s] {what}{size}")
 
 
 class ReplacedLine:
@@ -120,10 +140,10 @@ class _Bar:
     def _start(self) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
-        from loopai_trainer.cli.views import console
+        from loopai_trainer.cli.page import Page
 
         # Narrow enough that loss, learning rate and time left stand whole at 80 columns.
         columns = (BarColumn(bar_width=8), TextColumn("{task.description}", markup=False))
-        self._progress = Progress(*columns, console=console(self._output, sys.stderr), transient=False)
+        self._progress = Progress(*columns, console=Page(self._output, sys.stderr), transient=False)
         self._task = self._progress.add_task("starting", total=None)
         self._progress.start()

@@ -27,8 +27,9 @@ def command(
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Parse; one operation; one view."""
-    output = Output(json=json, no_color=no_color, quiet=quiet)
+    output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)
     place = (output_dir, task_id)
     raise typer.Exit(run_call.recover(version, place, output, adopt=adopt, terminate=terminate, timeout_s=wait_timeout))

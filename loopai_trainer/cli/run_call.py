@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from loopai_trainer.cli.request_flags import MakeRequest
     from loopai_trainer.operations.answer import Answer
     from loopai_trainer.operations.waiting import Watcher
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class Call:
     """The arguments of run-prepared."""
 
-    __slots__ = ("config", "sha256", "verify_all", "version_id", "wait_timeout_s")
+    __slots__ = ("config", "node_rank", "sha256", "verify_all", "version_id", "wait_timeout_s")
 
     def __init__(
         self,
@@ -31,7 +32,9 @@ class Call:
         version_id: str | None = None,
         wait_timeout_s: float | None = None,
         verify_all: bool = False,
+        node_rank: int | None = None,
     ) -> None:
+        self.node_rank = node_rank
         self.config = config
         self.sha256 = sha256
         self.version_id = version_id
@@ -45,6 +48,8 @@ class _Detached(BaseException):
 
 def run_prepared(call: Call, output: Output) -> int:
     """Start or attach, wait, print the answer, return the exit code."""
+    if call.node_rank:
+        return _join(call, output)
     from loopai_trainer.operations import run_prepared as operation
 
     return _waited(
@@ -60,6 +65,46 @@ def run_prepared(call: Call, output: Output) -> int:
             watch=watch,
             talk=output.talk,
             progress=_hashing(output),
+            node_rank=call.node_rank,
+        ),
+    )
+
+
+def _join(call: Call, output: Output) -> int:
+    """Take part in a training that another host owns; a signal ends this host's share of it."""
+    from loopai_trainer.operations import join_node
+
+    return _waited(
+        "run-prepared",
+        output,
+        lambda watch: join_node.join(
+            call.config,
+            call.sha256,
+            int(call.node_rank or 0),
+            os.environ,
+            version_id=call.version_id,
+            wait_timeout_s=call.wait_timeout_s,
+            watch=watch,
+            talk=output.talk,
+        ),
+    )
+
+
+def run(make_request: "MakeRequest", output: Output, *, no_approval: bool, timeout_s: float | None) -> int:
+    """Prepare and run without approval, wait, print the answer."""
+    from loopai_trainer.cli.progress import bytes_progress
+    from loopai_trainer.operations import run as operation
+
+    return _waited(
+        "run",
+        output,
+        lambda watch: operation.run(
+            make_request(),
+            no_approval=no_approval,
+            wait_timeout_s=timeout_s,
+            watch=watch,
+            talk=output.talk,
+            progress=bytes_progress(output),
         ),
     )
 
@@ -113,8 +158,22 @@ def recover(
     )
 
 
-def _waited(command: str, output: Output, operation: "Callable[[Watcher], Answer]") -> int:
-    watcher = _LateProgress(output)
+def dev(config: str, limit_s: float | None, output: Output) -> int:
+    """Try a plan; Ctrl-C, SIGTERM and SIGHUP stop the dev run, too."""
+    from loopai_trainer.operations import dev as operation
+
+    return _waited(
+        "dev",
+        output,
+        lambda watch: operation.dev(
+            config, os.environ, limit_s=limit_s, watch=watch, talk=output.talk, progress=_hashing(output)
+        ),
+        goes_on=False,
+    )
+
+
+def _waited(command: str, output: Output, operation: "Callable[[Watcher], Answer]", *, goes_on: bool = True) -> int:
+    watcher = _LateProgress(output, goes_on)
     # What `nohup` or a background shell had ignored stays ignored: such a caller wants to stay.
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
@@ -142,8 +201,9 @@ def _detach(number: int, frame: "FrameType | None") -> None:
 class _LateProgress:
     """RunProgress, loaded with the first state that it has to show: by then training has been started."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, goes_on: bool) -> None:
         self._output = output
+        self._goes_on = goes_on
         self._progress: object | None = None
         self._run_dir = ""
 
@@ -161,6 +221,10 @@ class _LateProgress:
         """Refuses to go on waiting, naming the command that waits again."""
         from loopai_trainer.operations import commands
 
+        if not self._goes_on:
+            raise Interrupted(
+                "interrupted: the dev run, if it had been started, is being stopped", hint="call it again"
+            )
         raise Interrupted(
             "no longer waiting; a run that was started goes on",
             hint="wait for it again whenever you like",

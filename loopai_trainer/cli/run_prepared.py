@@ -24,10 +24,15 @@ def command(
     verify_all: Annotated[
         bool, typer.Option("--verify-all", help="Hash every input again, without the cache.")
     ] = False,
+    node_rank: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Several hosts without a cluster: which one this is; 0 owns the run."),
+    ] = None,
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Parse; one operation; one view (shared with the fast path)."""
-    call = run_call.Call(config, sha256, version_id, wait_timeout, verify_all)
-    raise typer.Exit(run_call.run_prepared(call, Output(json=json, no_color=no_color, quiet=quiet)))
+    call = run_call.Call(config, sha256, version_id, wait_timeout, verify_all, node_rank)
+    raise typer.Exit(run_call.run_prepared(call, Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)))

@@ -19,11 +19,12 @@ def command(
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Parse; one operation; one view."""
     from loopai_trainer.cli.progress import ReplacedLine
     from loopai_trainer.operations.setup import setup
 
-    output = Output(json=json, no_color=no_color, quiet=quiet)
+    output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)
     lines = ReplacedLine(output)
     raise typer.Exit(finish(NAME, output, lambda: setup(backend, os.environ, lines.say, lines.live)))

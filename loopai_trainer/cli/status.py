@@ -20,6 +20,7 @@ def command(
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Parse; one operation; one view."""
     from loopai_trainer.operations.targets import Scope
@@ -29,6 +30,6 @@ def command(
     else:
         from loopai_trainer.operations.watch import status_with_curve as look
 
-    output = Output(json=json, no_color=no_color, quiet=quiet)
+    output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)
     scope = Scope(os.environ, output_dir, task_id)
     raise typer.Exit(finish(NAME, output, lambda: look(version, scope)))

@@ -4,65 +4,52 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from loopai_trainer.cli import approval_view, compare_view
+from loopai_trainer.cli import approval_view, compare_view, dev_view, doctor_view, guide_view
 from loopai_trainer.cli.output import Output
+from loopai_trainer.cli.page import Page
 from loopai_trainer.operations.answer import Answer, problem_json
+from loopai_trainer.rules import messages
 from loopai_trainer.rules.visible_text import visible
 
 SHOWN_PROBLEMS = 20
 """More findings than this stand in the report file; the JSON has them all (capped per code)."""
 
 
-def console(output: Output, stream: TextIO) -> Console:
-    """A console for that stream that obeys the colour flags."""
-    colour = output.color(stream)
-    return _Console(
-        file=stream, no_color=not colour, force_terminal=colour, highlight=False, soft_wrap=True, emoji=False
-    )
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        # rich would end the program with exit code 1; `trainer list | head` is no failure (see cli.output).
-        raise BrokenPipeError
-
-
 def show(answer: Answer, output: Output) -> None:
     """Print the answer for people: data on stdout, a refusal on stderr."""
     if answer.data is not None:
         view = _VIEWS.get(answer.command, _pairs)
-        view(console(output, sys.stdout), answer.data, answer.message)
+        view(Page(output, sys.stdout), answer.data, answer.message)
     if answer.error is not None:
-        _refusal(console(output, sys.stderr), answer)
+        _refusal(Page(output, sys.stderr), answer, len(answer.error.problems) if output.verbose else SHOWN_PROBLEMS)
 
 
-def _refusal(out: Console, answer: Answer) -> None:
+def _refusal(out: Page, answer: Answer, most: int) -> None:
     error = answer.error
     assert error is not None  # show() calls this for refusals alone
     out.print(f"[bold red]trainer {answer.command}: {escape(error.message)}[/] [dim]({error.code})[/]")
     problems = [problem_json(problem) for problem in error.problems]
-    for problem in problems[:SHOWN_PROBLEMS]:
-        out.print(_problem_line(problem))
-    if len(problems) > SHOWN_PROBLEMS:
-        out.print(f"  ... and {len(problems) - SHOWN_PROBLEMS} more findings")
+    for problem in problems[:most]:
+        out.print(_problem_line(problem, out.say))
+    if len(problems) > most:
+        out.print(f"  ... and {len(problems) - most} more findings")
     changed = error.details.get("changed")
     if isinstance(changed, Mapping):
         _changed_yaml(out, changed)
     if error.details.get("report_path"):
         out.print(f"report: {escape(str(error.details['report_path']))}")
     if error.hint:
-        out.print(f"[bold]hint:[/] {escape(error.hint)}")
+        out.print(f"[bold]{out.say('approval.hint')}[/] {escape(error.hint)}")
     if error.next_command:
         out.print(f"next:  {escape(error.next_command)}")
 
 
-def _changed_yaml(out: Console, changed: Mapping[str, Any]) -> None:
+def _changed_yaml(out: Page, changed: Mapping[str, Any]) -> None:
     """What stands in the YAML now, and how it differs from what was shown before (interface section 5, exit 5)."""
     out.print(f"\n[bold]{escape(str(changed['config_path']))}[/] as it is now:")
     out.print(escape(visible(str(changed["config_yaml"]))), end="")
@@ -72,7 +59,7 @@ def _changed_yaml(out: Console, changed: Mapping[str, Any]) -> None:
     out.print(f"its SHA-256: {changed['config_sha256']}\n")
 
 
-def _problem_line(problem: Mapping[str, Any]) -> str:
+def _problem_line(problem: Mapping[str, Any], say: messages.Say) -> str:
     place = problem["path"] or problem["where"]
     if problem["line"] is not None:
         place = f"{place}:{problem['line']}"
@@ -82,14 +69,14 @@ def _problem_line(problem: Mapping[str, Any]) -> str:
         place = f"{place} [{problem['field']}]"
     colour = "red" if problem["severity"] == "error" else "yellow"
     said = f"{escape(place)}: {escape(problem['message'])}"
-    line = f"  [{colour}]{problem['severity']}[/] {said} [dim]({problem['code']})[/]"
-    return line + (f"\n        hint: {escape(problem['hint'])}" if problem["hint"] else "")
+    line = f"  [{colour}]{say('approval.' + problem['severity'])}[/] {said} [dim]({problem['code']})[/]"
+    return line + (f"\n        {say('approval.hint')} {escape(problem['hint'])}" if problem["hint"] else "")
 
 
-def _approval(out: Console, data: Mapping[str, Any], message: str) -> None:
+def _approval(out: Page, data: Mapping[str, Any], message: str) -> None:
     warnings(out, data["warnings"])
     if data.get("refreshed"):
-        out.print("\n[bold]Taken in anew, in the YAML:[/]")
+        out.print(f"\n[bold]{out.say('approval.taken_in')}[/]")
         approval_view.changes(out, data["refreshed"]["changed"])
     approval_view.changes_since(out, data.get("diff"))
     approval_view.yaml(out, data["config_path"], data["config_yaml"])
@@ -100,19 +87,18 @@ def _approval(out: Console, data: Mapping[str, Any], message: str) -> None:
     out.print(f"SHA-256  [bold]{data['config_sha256']}[/]")
     approval_view.remind(out, data["warnings"])
     asked = data["next_command"].split()[1:2] == ["approve"]
-    out.print(
-        "Read the YAML above. " + ("A person approves it:" if asked else "To run exactly this, and nothing else:")
-    )
+    following = out.say("approval.person_approves" if asked else "approval.run_exactly_this")
+    out.print(f"{out.say('approval.read_above')} {following}")
     out.print(f"  {escape(data['next_command'])}")
 
 
-def warnings(out: Console, found: Sequence[Mapping[str, Any]]) -> None:
+def warnings(out: Page, found: Sequence[Mapping[str, Any]]) -> None:
     """Findings, one a line, each with its hint."""
     for warning in found:
-        out.print(_problem_line(warning))
+        out.print(_problem_line(warning, out.say))
 
 
-def table(out: Console, values: Mapping[str, Any]) -> None:
+def table(out: Page, values: Mapping[str, Any]) -> None:
     """Names and values in two columns."""
     rows = Table(show_header=False, box=None, pad_edge=False)
     rows.add_column(style="bold", no_wrap=True)
@@ -122,12 +108,12 @@ def table(out: Console, values: Mapping[str, Any]) -> None:
     out.print(rows, soft_wrap=False)
 
 
-def counts(out: Console, found: Mapping[str, Mapping[str, int] | None]) -> None:
+def counts(out: Page, found: Mapping[str, Mapping[str, int] | None]) -> None:
     """Rows accepted and left out, a line a split."""
     for where, count in found.items():
         if count:
-            left_out = f", {count['rejected']} left out" if count["rejected"] else ""
-            out.print(f"{where}: {count['usable']} rows accepted of {count['input']}{left_out}")
+            name = "approval.rows_left_out" if count["rejected"] else "approval.rows"
+            out.print(out.say(name, where=where, **count))
 
 
 def _shown(value: object) -> str:
@@ -144,13 +130,13 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def _pairs(out: Console, data: Mapping[str, Any], message: str) -> None:
+def _pairs(out: Page, data: Mapping[str, Any], message: str) -> None:
     if message:
         out.print(escape(message))
     table(out, data)
 
 
-def _run(out: Console, data: Mapping[str, Any], message: str) -> None:
+def _run(out: Page, data: Mapping[str, Any], message: str) -> None:
     out.print(escape(message))
     rows = {name: data.get(name) for name in _RUN_ROWS if data.get(name) is not None}
     best = data.get("best_checkpoint")
@@ -177,7 +163,7 @@ def _run(out: Console, data: Mapping[str, Any], message: str) -> None:
         out.print(f"page:   {escape(str(result['page_path']))}")
 
 
-def _status(out: Console, data: Mapping[str, Any], message: str) -> None:
+def _status(out: Page, data: Mapping[str, Any], message: str) -> None:
     from loopai_trainer.cli import progress, watch_view
 
     _run(out, data, message)
@@ -202,7 +188,7 @@ _RUN_ROWS = (
 )
 
 
-def _list(out: Console, data: Mapping[str, Any], message: str) -> None:
+def _list(out: Page, data: Mapping[str, Any], message: str) -> None:
     out.print(escape(message))
     if not data["runs"]:
         return
@@ -217,14 +203,14 @@ def _list(out: Console, data: Mapping[str, Any], message: str) -> None:
     out.print(table, soft_wrap=False)
 
 
-def _logs(out: Console, data: Mapping[str, Any], message: str) -> None:
+def _logs(out: Page, data: Mapping[str, Any], message: str) -> None:
     for line in data["lines"]:
         out.file.write(line + "\n")
     if message and not data["lines"]:
         sys.stderr.write(message + "\n")
 
 
-def _events(out: Console, data: Mapping[str, Any], message: str) -> None:
+def _events(out: Page, data: Mapping[str, Any], message: str) -> None:
     for event in data["events"]:
         out.print(escape(event_line(event)))
     if not data["events"]:
@@ -240,7 +226,7 @@ def event_line(event: Mapping[str, Any]) -> str:
     return f"{event['seq']:>5} {when} {event.get('node') or '-':<12} {event.get('status') or '-':<10} {said}"
 
 
-def _analysis(out: Console, data: Mapping[str, Any], message: str) -> None:
+def _analysis(out: Page, data: Mapping[str, Any], message: str) -> None:
     out.print(escape(data["summary"]["reason"]))
     for warning in data["summary"].get("warnings", ()):
         out.print(f"  [yellow]warning[/] {escape(str(warning))}")
@@ -256,16 +242,23 @@ def _analysis(out: Console, data: Mapping[str, Any], message: str) -> None:
         out.print(table, soft_wrap=False)
 
 
-def _templates(out: Console, data: Mapping[str, Any], message: str) -> None:
+def _templates(out: Page, data: Mapping[str, Any], message: str) -> None:
     table(out, {item["name"]: item["title"] for item in data["templates"]})
 
 
-_VIEWS: Mapping[str, Callable[[Console, Mapping[str, Any], str], None]] = {
+def _schema(out: Page, data: Mapping[str, Any], message: str) -> None:
+    import json
+
+    out.file.write(json.dumps(data["schema"], indent=2) + "\n")
+
+
+_VIEWS: Mapping[str, Callable[[Page, Mapping[str, Any], str], None]] = {
     "prepare": _approval,
     "inspect": _approval,
     "approve": approval_view.approved,
     "diff": approval_view.diff,
     "run-prepared": _run,
+    "run": _run,
     "wait": _run,
     "status": _status,
     "cancel": _run,
@@ -275,5 +268,9 @@ _VIEWS: Mapping[str, Callable[[Console, Mapping[str, Any], str], None]] = {
     "events": _events,
     "analyze": _analysis,
     "compare": compare_view.view,
+    "dev": dev_view.view,
+    "doctor": doctor_view.view,
+    "guide": guide_view.view,
     "templates": _templates,
+    "schema": _schema,
 }

@@ -20,13 +20,14 @@ def command(
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Parse; one operation; one view."""
     from loopai_trainer.cli import follow, watch_screen
     from loopai_trainer.operations import watch
     from loopai_trainer.operations.targets import Scope
 
-    output = Output(json=json, no_color=no_color, quiet=quiet)
+    output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)
     scope = Scope(os.environ, output_dir, task_id)
     if json:
         raise typer.Exit(follow.lines(NAME, output, lambda: watch.follow_samples(version, scope)))

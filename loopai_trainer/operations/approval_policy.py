@@ -12,16 +12,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from loopai_trainer.files.run_dir import RunDir
-    from loopai_trainer.records import Plan
+    from loopai_trainer.records import Plan, Settings
 
 
 def required(plan: Plan, run: RunDir, environ: Mapping[str, str]) -> policy.Requirement:
     """The level that run-prepared demands. Raises ApprovalError POLICY_INVALID: an unread policy may ask for more."""
+    return policy.strictest([*_of_plan(plan, run), *_of_files(environ)])
+
+
+def demanded(settings: Settings, environ: Mapping[str, str]) -> policy.Requirement:
+    """The level that a plan of these settings will need, before there is one. Raises ApprovalError POLICY_INVALID."""
+    asked = policy.Requirement(settings.text(policy.KEY), settings.origin(policy.KEY))
+    return policy.strictest([asked, *_of_files(environ)])
+
+
+def _of_files(environ: Mapping[str, str]) -> list[policy.Requirement]:
     try:
         texts = policy_files.texts(environ)
     except policy_files.Unreadable as error:
         raise policy.invalid(error.path, error.why) from None
-    return policy.strictest([*_of_plan(plan, run), *(policy.read(text, path) for path, text in texts)])
+    return [policy.read(text, path) for path, text in texts]
 
 
 def next_command(plan: Plan, run: RunDir, environ: Mapping[str, str], *, approved: bool = False) -> str:

@@ -15,7 +15,7 @@ from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.inspect import Examined, Progress, examine, note_inspection
 from loopai_trainer.operations.prepared_config import read_config
 from loopai_trainer.operations.review import approval_data
-from loopai_trainer.rules import approval, coding_agents
+from loopai_trainer.rules import approval, coding_agents, messages
 from loopai_trainer.rules import plan as plans
 
 Show = Callable[[TextIO, Mapping[str, Any]], None]
@@ -26,7 +26,13 @@ MAX_NOTE = 2000
 
 
 def approve(
-    version: str, scope: targets.Scope, show: Show, *, note: str = "", progress: Progress | None = None
+    version: str,
+    scope: targets.Scope,
+    show: Show,
+    *,
+    note: str = "",
+    progress: Progress | None = None,
+    language: messages.Language = "en",
 ) -> Answer:
     """Check everything again, show it, and record what the operator types. Raises ApprovalError for anything else."""
     run = targets.open_run(targets.find(version, scope).path)
@@ -37,7 +43,7 @@ def approve(
             examined = examine(run, scope.environ, progress)
             approvals.refuse_used(approval_file.read(run), examined.plan)
         # Nothing is held while a person reads: what may have changed meanwhile is looked at once more.
-        _ask(tty, run, examined, show)
+        _ask(tty, run, examined, show, messages.speaker(language))
         with run_hold.not_started(run, "be approved"):
             approvals.refuse_used(approval_file.read(run), examined.plan)
             _refuse_changed(run, examined.plan.sha256)
@@ -52,13 +58,13 @@ def approve(
     return Answer("approve", data, status="approved", message=message)
 
 
-def _ask(tty: terminal.Terminal, run: RunDir, examined: Examined, show: Show) -> None:
+def _ask(tty: terminal.Terminal, run: RunDir, examined: Examined, show: Show, say: messages.Say) -> None:
     """Show everything and ask for the beginning of the hash. Raises ApprovalError NOT_APPROVED for anything else."""
     plan, found = examined.plan, examined.found
     following = commands.run_prepared(run.config, plan.sha256)
     data = approval_data(plan, run, found.summary, found.warnings, diff=examined.since, next_command=following)
     show(tty.stream, data)
-    typed = tty.ask(f"Type the first {TYPED_CHARACTERS} characters of the hash to approve, anything else to refuse: ")
+    typed = tty.ask(say("approval.ask", characters=TYPED_CHARACTERS))
     if typed != plan.sha256[:TYPED_CHARACTERS]:
         raise _refused(run, typed)
 

@@ -3,6 +3,11 @@
 import shlex
 
 
+def prepare(words: "list[str]") -> str:
+    """Makes the YAML of what `words` (flags with their values) say, and of what environment and files say."""
+    return shlex.join(["trainer", "prepare", *words])
+
+
 def run_prepared(config_path: str, sha256: str) -> str:
     """Starts exactly the YAML with that hash, or re-attaches to it."""
     return shlex.join(["trainer", "run-prepared", config_path, "--sha256", sha256])
@@ -11,6 +16,11 @@ def run_prepared(config_path: str, sha256: str) -> str:
 def inspect(config_path: str) -> str:
     """Shows and re-checks a prepared YAML."""
     return shlex.join(["trainer", "inspect", config_path])
+
+
+def dev(config_path: str) -> str:
+    """Tries a prepared YAML cheaply."""
+    return shlex.join(["trainer", "dev", config_path])
 
 
 def refresh(config_path: str) -> str:

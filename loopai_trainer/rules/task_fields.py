@@ -85,6 +85,7 @@ OUTPUTS = frozenset((
     "trainer_model_export_log_path", "trainer_state_update_error", "train_output_config_path",
     "train_output_swanlab_log_path", "train_config", "training_checkpoints", "training_step_losses",
     "update_model_path", "dataset_name", "verl_data_manifest_path", "trainer_training_progress",
+    "verl_data_prepare_result", "verl_reward_recommendation",
 ))  # fmt: skip
 """Everything that an answer may hold: a state that comes back into `prepare` holds them, and none is a setting."""
 

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fakes.answers import checked
+
 TRAINER = (sys.executable, "-P", "-m", "loopai_trainer")
 
 
@@ -18,7 +20,7 @@ class Called:
         self.out = done.stdout
         self.err = done.stderr
         try:
-            self.answer: Any = json.loads(done.stdout)
+            self.answer: Any = checked(json.loads(done.stdout))
         except ValueError:
             self.answer = None
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fakes.answers import checked
 from fakes.backend import BACKEND
 from loopai_trainer.files import fingerprints
 from loopai_trainer.files.run_dir import RunDir, TaskDir
@@ -147,7 +148,7 @@ def answer(caller: "subprocess.Popen[bytes]", limit_s: float = LIMIT_S) -> tuple
     """(exit code, JSON document) of a caller that ends by itself."""
     out, err = caller.communicate(timeout=limit_s)
     try:
-        return caller.returncode, json.loads(out)
+        return caller.returncode, checked(json.loads(out))
     except ValueError:
         raise AssertionError(f"exit {caller.returncode}, no JSON: {out!r} {err.decode()}") from None
 

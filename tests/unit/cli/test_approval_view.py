@@ -4,6 +4,8 @@ import pytest
 
 from loopai_trainer.cli import approval_view, views
 from loopai_trainer.cli.output import Output
+from loopai_trainer.cli.page import Page
+from loopai_trainer.operations.answer import Answer
 
 CHANGED = [
     {"key": "lr", "kind": "changed", "from": 1e-05, "to": 2e-05},
@@ -19,7 +21,7 @@ AGAINST = {"version_id": "v1", "round": 3, "config_sha256": "c" * 64, "approved_
 @pytest.fixture
 def screen():
     stream = io.StringIO()
-    out = views.console(Output(no_color=True), stream)
+    out = Page(Output(no_color=True), stream)
     out.screen = stream.getvalue
     return out
 
@@ -79,3 +81,28 @@ def test_an_approvals_answer(screen):
     assert (
         screen.screen() == f"approved v1\nSHA-256  {'c' * 64}\nTo start exactly this, once:\n  trainer run-prepared x\n"
     )
+
+
+def test_the_whole_view_in_chinese(monkeypatch, capsys):
+    monkeypatch.setenv("LOOPAI_TRAINER_LANGUAGE", "zh_CN.UTF-8")
+    warning = {"severity": "warning", "code": "X", "where": "config", "path": None, "line": None, "row": None,
+               "field": None, "message": "look", "hint": "do", "origin": None}  # fmt: skip
+    data = {
+        "config_path": "/run/training_config.yaml", "config_yaml": "a: 1\n", "config_sha256": "a" * 64,
+        "warnings": [warning, warning], "summary": {"learning_rate": 1e-5},
+        "counts": {"train": {"input": 10, "usable": 8, "rejected": 2}, "validation": {"input": 2, "usable": 2, "rejected": 0}},
+        "diff": {"against": AGAINST, "changed": CHANGED[:1]}, "next_command": "trainer run-prepared x",
+    }  # fmt: skip
+    views.show(Answer("prepare", data, message="prepared v1"), Output())
+    chinese = capsys.readouterr().out
+    said = (
+        "警告", "建议：", "与已审批的第 3 轮（v1）相比，改动如下：", "train：共 10 行，采用 8 行，剔除 2 行",
+        "validation：共 2 行，采用 2 行", "YAML 上方有 2 条警告。", "请通读上面的 YAML。", "别无其他，请执行：",
+    )  # fmt: skip
+    for words in said:
+        assert words in chinese
+    assert "a: 1\n" in chinese
+    views.show(Answer("prepare", data, message="prepared v1"), Output(language="en"))
+    english = capsys.readouterr().out
+    assert "Read the YAML above. To run exactly this, and nothing else:" in english
+    assert "警告" not in english

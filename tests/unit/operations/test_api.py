@@ -34,8 +34,9 @@ def state_of(place, **trainer):
 
 def test_the_public_names_are_pinned():
     assert sorted(loopai_trainer.__all__) == [
-        "__version__", "analyze_results", "inspect_prepared_config", "load_events", "prefill_guide", "prepare", "run",
-        "run_prepared", "select_best_checkpoint",
+        "ConfigGenerator", "__version__", "analyze_results", "dev", "get_configer_task_state_config",
+        "inspect_prepared_config", "load_events", "prefill_guide", "prepare", "run",
+        "run_prepared", "select_best_checkpoint", "update_configer_task_state_config",
     ]  # fmt: skip
     assert set(loopai_trainer.__all__) <= set(dir(loopai_trainer))
     assert list(inspect.signature(loopai_trainer.run_prepared).parameters)[:4] == [
@@ -67,7 +68,7 @@ def test_refusals_are_states_too(environ):
     assert not os.path.exists(os.path.join(prepared["run_dir"], "launch"))
 
 
-def test_what_was_not_foreseen_comes_back_in_the_common_shape(environ, monkeypatch):
+def test_what_was_not_foreseen_comes_back_in_the_common_shape(environ, monkeypatch, caplog):
     from loopai_trainer.operations import prepare as module
 
     def broken(*_):
@@ -75,7 +76,10 @@ def test_what_was_not_foreseen_comes_back_in_the_common_shape(environ, monkeypat
 
     monkeypatch.setattr(module, "prepare", broken)
     error = loopai_trainer.prepare(state=state_of(environ))["trainer"]["trainer_last_error"]
-    assert (error["code"], error["recoverable"]) == ("UNHANDLED_EXCEPTION", False)
+    assert (error["type"], error["code"], error["recoverable"]) == ("RuntimeError", "UNHANDLED_EXCEPTION", False)
+    assert "surprise" in error["detail"]
+    (logged,) = [record for record in caplog.records if record.name == "loopai_trainer.api"]
+    assert logged.exc_info is not None
 
 
 def test_guide_events_and_analysis_of_nothing(environ):
@@ -86,3 +90,62 @@ def test_guide_events_and_analysis_of_nothing(environ):
     analysis = loopai_trainer.analyze_results("api_task", str(environ.root / "outputs"))
     assert (analysis["ok"], analysis["data"], analysis["error"]["code"]) == (False, None, "NOT_FOUND")
     assert loopai_trainer.select_best_checkpoint("api_task", str(environ.root / "outputs")) is None
+
+
+def test_shorter_keyword_names_are_settings(environ):
+    state = state_of(environ, train_input_model_name="/nowhere")
+    done = loopai_trainer.prepare(state=state, model_path=str(environ.model), task_type="sft", version_id="v2")[
+        "trainer"
+    ]
+    assert done["trainer_last_error"] is None
+    assert done["trainer_prefill_guide"]["settings"]["train_input_model_name"]["origin"] == "--model"
+    wrong = loopai_trainer.prepare(state=state, model_pth="x")["trainer"]["trainer_last_error"]
+    assert (wrong["code"], wrong["problems"][0]["code"]) == ("SETTINGS_INVALID", "SETTING_UNKNOWN")
+
+
+def test_overrides_are_native_keys(environ):
+    done = loopai_trainer.prepare(state=state_of(environ), overrides=["learning_rate=3.0e-6"])["trainer"]
+    assert done["train_config"]["learning_rate"] == 3.0e-6
+
+
+def test_a_prepared_state_names_its_files_and_what_was_checked(environ):
+    done = loopai_trainer.prepare(state=state_of(environ), version_id="v1")["trainer"]
+    run = done["trainer_output_dir"]
+    assert done["trainer_task_id"] == done["trainer_version_id"] == "v1"
+    assert done["train_output_config_path"] == os.path.join(run, "training_config.yaml")
+    assert done["trainer_run_state_path"] == os.path.join(run, "run_state.json")
+    assert (done["trainer_data_check_passed"], done["data_check_passed"]) == (True, True)
+    assert done["trainer_data_check_result"]["train"]["usable"] == 6
+    assert (done["trainer_missing_fields"], done["dataset_name"]) == ([], "data")
+    assert done["train_output_swanlab_log_path"] is None
+    assert "trainer_training_success" not in done
+
+
+def test_a_refused_state_says_which_step_refused(environ):
+    missing = loopai_trainer.prepare(state=state_of(environ, train_input_model_name=None))["trainer"]
+    assert missing["trainer_missing_fields"] == ["train_input_model_name"]
+    assert missing["trainer_prefill_guide"]["user_required_fields"] == ["train_input_model_name"]
+    environ.write_rows([{"instruction": "a", "output": ""}])
+    rows = loopai_trainer.prepare(state=state_of(environ))["trainer"]
+    assert (rows["trainer_data_check_passed"], rows["data_check_passed"]) == (False, False)
+    assert rows["trainer_data_check_error"] == rows["trainer_last_error"]["detail"]
+    unresolved = loopai_trainer.prepare(state=["x"])["trainer"]
+    assert unresolved["trainer_prefill_guide"]["error"]["code"] == unresolved["trainer_last_error"]["code"]
+
+
+def test_a_log_that_cannot_be_read_is_told_as_an_event(environ):
+    done = loopai_trainer.prepare(state=state_of(environ), version_id="v1")["trainer"]
+    log = os.path.join(done["trainer_output_dir"], "events.jsonl")
+    if os.path.exists(log):
+        os.unlink(log)
+    os.mkdir(log)
+    (told,) = loopai_trainer.load_events("api_task", str(environ.root / "outputs"))
+    assert (told["status"], told["context_id"], told["error"]["code"]) == ("failed", "api_task", "UNHANDLED_EXCEPTION")
+
+
+def test_the_output_folder_is_found_as_the_command_line_finds_it(environ, monkeypatch):
+    loopai_trainer.prepare(state=state_of(environ), version_id="v1")
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("OUTPUT_DIR", str(environ.root / "outputs"))
+    found = loopai_trainer.analyze_results("api_task", version_id="v1")
+    assert found["ok"], found
