@@ -91,11 +91,16 @@ def approval_data(
         "train_stage": plan.stage,
         "run_dir": run.path,
         "summary": dict(summary),
-        "counts": {name: _counts(inputs.get(name)) for name in ("train", "validation")},
+        "counts": counts(inputs),
         "warnings": [problem_json(problem) for problem in warnings],
         "diff": diff,
         "next_command": next_command,
     }
+
+
+def counts(inputs: Mapping[str, Any]) -> dict[str, dict[str, int] | None]:
+    """Rows read, accepted and left out, by split, of `loopai.inputs`; None for a split that there is not."""
+    return {name: _counts(inputs.get(name)) for name in ("train", "validation")}
 
 
 def _counts(entry: Mapping[str, Any] | None) -> dict[str, int] | None:
