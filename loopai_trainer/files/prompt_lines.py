@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import orjson
@@ -17,6 +17,7 @@ import pyarrow
 import pyarrow.compute as compute
 import pyarrow.json
 
+from loopai_trainer.files.tables.json_values import count_byte
 from loopai_trainer.records import Rejection
 from loopai_trainer.rules.prompts.adapters import DEFAULT_DATA_SOURCE, UNNAMED, PromptCheck
 from loopai_trainer.rules.prompts.columns import (
@@ -35,8 +36,6 @@ _OPEN, _CLOSE = b"{}"
 _MIN_BLOCK_BYTES = 1 << 16
 _PATIENCE = 8
 """After so many texts in vain, no more of a file are tried: each costs its parsing twice."""
-_RARE = "#<\\"
-"""First letters of marks that hardly stand in ordinary texts."""
 _BLANKS = b"\n\t\r\v\f\x1c\x1d\x1e\x1f"
 """The blanks of ASCII beside the space."""
 
@@ -70,7 +69,7 @@ class LineReader:
     def _read(self, text: bytes) -> PromptLines | None:
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n").removesuffix(b"\r")
-        known = self._of(text.partition(b"\n")[0])
+        known = self._of(text[: text.find(b"\n")] if b"\n" in text else text)
         rows = _lines_of_objects(text)
         if known is None or not rows:
             return None
@@ -201,43 +200,43 @@ def _names(table: Any) -> list[list[str]]:
 
 def question_keys(questions: Any, keys: TextKeys) -> array[int]:
     """The keys of prompts of one user turn each, as those of `single_texts` are."""
-    if not len(questions):
+    count = len(questions)
+    if not count:
         return array("Q")
     data = _data(questions)
     for blank in _BLANKS:
         if blank in data:
             data = data.replace(bytes((blank,)), b" ")
     offsets = questions.buffers()[1]
-    spaced = pyarrow.Array.from_buffers(pyarrow.string(), len(questions), [None, offsets, pyarrow.py_buffer(data)])
-    # Joined and split, which takes half the time of cutting each out: no text holds a line feed any more.
-    together = pyarrow.ListArray.from_arrays([0, len(questions)], compute.ascii_trim_whitespace(spaced))
-    joined: bytes = compute.binary_join(together, "\n")[0].as_buffer().to_pybytes()
-    texts = joined.split(b"\n")
-    others = {row for row, text in enumerate(texts) if not text.isascii()}
-    if compute.match_substring_regex(_one_text(joined), "  ")[0].as_py():
-        others.update(_with_runs(joined))
+    spaced = pyarrow.Array.from_buffers(pyarrow.string(), count, [None, offsets, pyarrow.py_buffer(data)])
+    ends, view = memoryview(offsets).cast("i")[: count + 1], memoryview(data)
+    texts: list[Any] = [view[start:end] for start, end in pairwise(ends)]
+    others: list[int] = compute.indices_nonzero(_unlike(spaced)).to_pylist()
     if others:
-        rows = sorted(others)
-        folded = single_texts(questions.take(pyarrow.array(rows, pyarrow.int32())).to_pylist())
-        for row, folded_text in zip(rows, folded, strict=True):
+        folded = single_texts(questions.take(pyarrow.array(others, pyarrow.int32())).to_pylist())
+        for row, folded_text in zip(others, folded, strict=True):
             texts[row] = folded_text.encode()
     return keys.of_utf8(texts)
 
 
-def _with_runs(joined: bytes) -> Iterator[int]:
-    """The texts, joined by line feeds, that hold two spaces in a row."""
-    parts = joined.split(b"  ")
-    yield from accumulate(part.count(b"\n") for part in parts[:-1])
+def _unlike(texts: Any) -> Any:
+    """A mask of the texts (their blanks are spaces) that folding may change: all but ASCII with single spaces inside."""
+    sizes = compute.binary_length(texts)
+    trimmed = compute.binary_length(compute.ascii_trim_whitespace(texts))
+    result = compute.or_(compute.not_equal(sizes, trimmed), compute.not_equal(sizes, compute.utf8_length(texts)))
+    # Of all as one: two blanks may also be the last of one text and the first of the next, which the mask has already.
+    if compute.match_substring_regex(_one_text(texts.buffers()[2]), "  ")[0].as_py():
+        result = compute.or_(result, compute.match_substring(texts, "  "))
+    return result
 
 
 def _lines_of_objects(text: bytes) -> int:
     """The number of lines, if each begins and ends with a brace; else 0."""
     if not (text.startswith(b"{") and text.endswith(b"}")):
         return 0
-    one = _one_text(text).view(pyarrow.binary())
     # RE2 looks for the first byte, which is rare here: far faster than `bytes.count`.
-    ends, all_ends = (compute.count_substring_regex(one, pattern)[0].as_py() for pattern in ("}\n{", "\n"))
-    return ends + 1 if ends == all_ends else 0
+    ends = compute.count_substring_regex(_one_text(text).view(pyarrow.binary()), "}\n{")[0].as_py()
+    return ends + 1 if ends == count_byte(text, b"\n") else 0
 
 
 def _whole(column: Any) -> Any:
@@ -262,13 +261,11 @@ def _with_any(texts: Any, marks: Sequence[str]) -> Any | None:
     """A mask of the texts that hold any of these marks; None if none does."""
     result = None
     buffer = texts.buffers()[2]
-    together = _one_text(buffer) if buffer is not None else pyarrow.array([""])
-    # All texts as one are looked through several times as fast as one by one, and their rarest letters faster still.
-    rare = "".join(sorted({mark[0] for mark in marks if mark[0] in _RARE}))
-    some = bool(rare) and compute.match_substring_regex(together, f"[{re.escape(rare)}]")[0].as_py()
+    if buffer is None:
+        return None
+    # All texts as one are looked through several times as fast as one by one, for a rare first letter ten times.
+    together = _one_text(buffer)
     for mark in marks:
-        if mark[0] in _RARE and not some:
-            continue
         if compute.match_substring_regex(together, re.escape(mark))[0].as_py():
             mask = compute.match_substring(texts, mark)
             result = mask if result is None else compute.or_(result, mask)

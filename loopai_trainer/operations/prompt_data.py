@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import NamedTuple
 
 from loopai_trainer.errors import DataError
@@ -21,6 +22,7 @@ from loopai_trainer.files.prompt_files import (
 )
 from loopai_trainer.files.rejected_rows import RejectedRows
 from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.host.allocator import keep_freed_memory
 from loopai_trainer.operations import prompt_manifest
 from loopai_trainer.operations.data_report import length_stats, report_text
 from loopai_trainer.operations.problem_tally import ProblemTally
@@ -75,6 +77,7 @@ def prepare_prompt_data(
     `reused_validation`: the validation file of the round before, which takes the place of a split. Raises DataError
     that carries all problems; what an earlier call wrote is then kept.
     """
+    keep_freed_memory()
     try:
         atomic.make_private_dir(run.prepared_data)
         with ExitStack() as stack:
@@ -243,7 +246,7 @@ class _Job:
             self._tally.add(Problem("error", "SPLIT_IMPOSSIBLE", "train", message, hint, path=train.facts.path))
             return
         seed = self._seed()
-        self._flags = {0: bytearray(2 if flag else 1 for flag in chosen)}
+        self._flags = {0: chosen.translate(bytes((1, *[2] * 255)))}
         self._split = {"ratio": ratio, "seed": seed}
         held = sum(chosen)
         less = "" if held == wanted else f" (not {wanted}: repeats of a prompt stay on one side)"
@@ -256,7 +259,7 @@ class _Job:
 
     def _part(self, where: Split, index: int, number: int, whole: bool, origin: str) -> _Part:
         side, flags = self._sides[index], self._flags[index]
-        lengths = Counter(size for size, flag in zip(side.sizes, flags, strict=True) if flag == number)
+        lengths = Counter(compress(side.sizes, map(number.__eq__, flags)))
         return _Part(where, side, number, whole and bool(side.native), origin, lengths.total(), lengths)
 
     def refuse_if_bad(self) -> None:

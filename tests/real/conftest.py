@@ -80,6 +80,12 @@ def lora_run(workshop: Workshop) -> Run:
 
 
 @pytest.fixture(scope="session")
+def merged_run(workshop: Workshop) -> Run:
+    """A LoRA run of its own for what changes its stored result."""
+    return workshop.whole("merged", template="cpu_smoke_lora")
+
+
+@pytest.fixture(scope="session")
 def ranks_run(workshop: Workshop) -> Run:
     """Two gloo ranks through torchrun."""
     return workshop.whole("ranks", "--option", "nproc_per_node=2")

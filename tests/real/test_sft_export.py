@@ -29,10 +29,10 @@ print(json.dumps({
 """
 
 
-def test_an_adapter_is_merged_on_request(workshop, lora_run):
-    version = lora_run.folder
-    assert lora_run.ended.code == 0, lora_run.ended.out + lora_run.ended.err
-    before = lora_run.ended.data["update_model_path"]
+def test_an_adapter_is_merged_on_request(workshop, merged_run):
+    version = merged_run.folder
+    assert merged_run.ended.code == 0, merged_run.ended.out + merged_run.ended.err
+    before = merged_run.ended.data["update_model_path"]
     called = trainer("export", version, "--json", **workshop.environ)
     assert called.code == 0, called.out + called.err
     data = called.data

@@ -17,7 +17,7 @@ class TextKeys(Protocol):
     def __call__(self, texts: Iterable[str]) -> array[int]:
         """The key of each text."""
 
-    def of_utf8(self, texts: Iterable[bytes]) -> array[int]:
+    def of_utf8(self, texts: Iterable[bytes | memoryview]) -> array[int]:
         """The same of texts as UTF-8."""
 
 
@@ -40,7 +40,7 @@ class _SeededKeys:
     def __call__(self, texts: Iterable[str]) -> array[int]:
         return self.of_utf8(map(str.encode, texts))
 
-    def of_utf8(self, texts: Iterable[bytes]) -> array[int]:
+    def of_utf8(self, texts: Iterable[bytes | memoryview]) -> array[int]:
         copy, digests = self._copy, []
         for text in texts:
             digest = copy()
@@ -58,8 +58,8 @@ class _OwnKeys:
     def __call__(self, texts: Iterable[str]) -> array[int]:
         return array("Q", array("q", map(hash, texts)).tobytes())
 
-    def of_utf8(self, texts: Iterable[bytes]) -> array[int]:
-        return self(map(bytes.decode, texts))
+    def of_utf8(self, texts: Iterable[bytes | memoryview]) -> array[int]:
+        return self([str(text, "utf-8") for text in texts])
 
 
 def single_texts(contents: list[str]) -> list[str]:
@@ -82,4 +82,7 @@ def joined_texts(prompts: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
 
 def answer_keys(truths: Iterable[object]) -> array[int]:
     """Keys of ground truths, by which contradictions are found; they hold for this process."""
-    return array("q", [hash(truth) if type(truth) is str else hash(repr(truth)) for truth in truths])
+    found = list(truths)
+    if set(map(type, found)) <= {str}:
+        return array("q", map(hash, found))
+    return array("q", [hash(truth) if type(truth) is str else hash(repr(truth)) for truth in found])
