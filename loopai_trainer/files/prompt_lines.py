@@ -220,7 +220,7 @@ def question_keys(questions: Any, keys: TextKeys) -> array[int]:
 
 
 def _unlike(texts: Any) -> Any:
-    """A mask of the texts (their blanks are spaces) that folding may change: all but ASCII with single spaces inside."""
+    """A mask of the texts (their blanks are spaces) that folding may change: all but ASCII with single spaces in it."""
     sizes = compute.binary_length(texts)
     trimmed = compute.binary_length(compute.ascii_trim_whitespace(texts))
     result = compute.or_(compute.not_equal(sizes, trimmed), compute.not_equal(sizes, compute.utf8_length(texts)))
