@@ -16,6 +16,13 @@ def is_taken(port: int, address: str = "127.0.0.1") -> bool:
     return False
 
 
+def free(address: str = "127.0.0.1") -> int:
+    """A port that nobody has at this moment. Raises OSError if none can be had (a sandbox, no loopback)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+
+
 def owner(port: int) -> int | None:
     """The pid that listens on `port`; None if it is another user's or cannot be seen."""
     import psutil

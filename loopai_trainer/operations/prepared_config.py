@@ -7,6 +7,7 @@ import os
 from loopai_trainer.errors import ApprovalError, ConfigError, NotFound
 from loopai_trainer.files import atomic
 from loopai_trainer.operations import commands, targets
+from loopai_trainer.rules import dev_bounds
 from loopai_trainer.rules import plan as plans
 
 TYPE_CHECKING = False
@@ -50,8 +51,15 @@ def read_config(run: RunDir) -> bytes:
 def check_identity(plan: Plan, run: RunDir) -> None:
     """Refuse a YAML that belongs to another run directory: its lock would not guard what it writes and reads.
 
-    Raises ConfigError WRONG_RUN_DIRECTORY, also for a run directory that was copied or moved as a whole.
+    Raises ConfigError WRONG_RUN_DIRECTORY, also for a run directory that was copied or moved as a whole; DEV_PLAN for
+    the plan of a dev run.
     """
+    if dev_bounds.is_dev(plan):
+        raise ConfigError(
+            f"{run.config} is the plan of a dev run, which is never inspected, approved or run again",
+            code="DEV_PLAN",
+            hint="use the YAML of the version that was tried",
+        )
     if plan.version_id != run.version_id:
         raise _foreign(run, f"is the plan of version {plan.version_id}, but lies in the directory of {run.version_id}")
     here = os.path.realpath(run.path) + os.sep

@@ -20,6 +20,7 @@ from loopai_trainer.operations import commands, inheritance, targets
 from loopai_trainer.operations.sources import Request, Resolved
 from loopai_trainer.records import Checkpoint, DataReport, Model, Plan, Problem
 from loopai_trainer.results.metric_files import normalised_rows
+from loopai_trainer.rules import dev_bounds
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.rules.run_state import ANSWER
 from loopai_trainer.worker.observe import observe
@@ -60,6 +61,12 @@ def begin(request: Request) -> Resume:
     run = targets.find(request.resume, scope)
     _refuse_unended(run)
     plan = _approved_plan(run)
+    if dev_bounds.is_dev(plan):
+        raise UsageError(
+            f"{run.version_id} is a dev run, which nothing goes on from",
+            code="DEV_PLAN",
+            hint="resume a training, or prepare a new one",
+        )
     backend = backends.get(plan.framework, plan.stage)
     noted = atomic.read_json(run.plan) or {}
     asked = frozenset(name for name, value in request.keyword.items() if value is not None)

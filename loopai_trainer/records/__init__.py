@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from loopai_trainer.records.data import LengthStats as LengthStats
     from loopai_trainer.records.data import PromptFacts as PromptFacts
     from loopai_trainer.records.data import SplitReport as SplitReport
+    from loopai_trainer.records.dev import DevPlan as DevPlan
     from loopai_trainer.records.host import Device as Device
     from loopai_trainer.records.host import EnvironmentSpec as EnvironmentSpec
     from loopai_trainer.records.host import Host as Host
@@ -68,6 +69,7 @@ _HOMES = {
         "Settings",
     ),
     "place": ("Environment", "Versions"),
+    "dev": ("DevPlan",),
     "host": ("EnvironmentSpec", "Device", "Host"),
     "data": (
         "InputFile",

@@ -10,7 +10,8 @@ from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.records import Checkpoint, Plan
 from loopai_trainer.results.finish import finish
 from loopai_trainer.results.outcome import Ending
-from loopai_trainer.worker import input_times
+from loopai_trainer.rules import dev_bounds
+from loopai_trainer.worker import dev_weights, input_times
 from loopai_trainer.worker.cancelling import read_request
 from loopai_trainer.worker.exporting import Exported, export
 from loopai_trainer.worker.inputs import changed_inputs
@@ -32,4 +33,5 @@ def finish_run(run: RunDir, plan: Plan, backend: Backend, ended: Ended) -> dict[
     def exported(checkpoint: Checkpoint) -> Exported:
         return export(run, plan, backend, checkpoint, lambda: read_request(run) is not None)
 
-    return finish(run, plan, backend, ending, lambda: changed_inputs(plan, os.environ), exported)
+    result = finish(run, plan, backend, ending, lambda: changed_inputs(plan, os.environ), exported)
+    return dev_weights.without_model(result) if dev_bounds.is_dev(plan) else result

@@ -14,6 +14,7 @@ from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import processes
 from loopai_trainer.records import LaunchPaths, LogFact, MetricRow, Plan
+from loopai_trainer.rules import dev_bounds
 from loopai_trainer.worker.launching import LOG_FILES
 from loopai_trainer.worker.observe import members_text, read_started
 from loopai_trainer.worker.record import Record, tell
@@ -128,7 +129,7 @@ class Watcher:
     """Looks at everything that training appends to.
 
     `stop_reason`: (code, message) from when training must not go on: it trains on another number of examples than was
-    approved, or its weights are spoilt.
+    approved, its weights are spoilt, or it is a dev run that goes beyond its bounds.
     """
 
     def __init__(self, run: RunDir, plan: Plan, backend: Backend, paths: LaunchPaths, record: Record) -> None:
@@ -140,6 +141,7 @@ class Watcher:
         self.stop_reason: tuple[str, str] | None = None
         self._remarks: dict[str, tuple[int, str]] = {}
         self._expected = backend.expected_examples(plan)
+        self._bounds = dev_bounds.of_plan(plan)
         self._metrics = Tail(backend.metrics_file(paths))
         self._known: set[bytes] = set()
         self._log = Tail(run.train_log)
@@ -187,6 +189,7 @@ class Watcher:
         self._read_log()
         self._read_metrics()
         self._look_at_tree()
+        self._look_at_time()
         self.record.flush()
 
     def finish(self) -> None:
@@ -242,9 +245,16 @@ class Watcher:
         lost = self.backend.lost(self.plan, row)
         if lost and self.stop_reason is None:
             self.stop_reason = ("DIVERGED", lost)
+        if self._bounds is not None and self.stop_reason is None:
+            self.stop_reason = self._bounds.step_exceeded(row.step)
         if row.kind == "train":
             self._set_phase("training")
             self._look_at_step(row.step)
+
+    def _look_at_time(self) -> None:
+        if self._bounds is not None and self.stop_reason is None:
+            step = int(self.record.state.get("current_step") or 0)
+            self.stop_reason = self._bounds.time_exceeded(self.record.elapsed_s, step)
 
     def _look_at_step(self, step: int) -> None:
         for problem in self.backend.step_problems(self.paths, step):

@@ -13,6 +13,7 @@ _SOURCE = r"""
 struct memory { unsigned long long total, free, used; };
 int nvmlInit_v2(void) { return 0; }
 int nvmlShutdown(void) { return 0; }
+int nvmlSystemGetDriverVersion(char *text, unsigned length) { strncpy(text, "570.1", length); return 0; }
 int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) { *handle = (void *)(long)(index + 1); return 0; }
 int nvmlDeviceGetName(void *handle, char *name, unsigned length) { strncpy(name, "Fake GPU", length); return 0; }

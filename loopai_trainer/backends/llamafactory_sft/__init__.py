@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Checkpoint,
         Command,
         DataReport,
+        DevPlan,
         Environment,
         EnvironmentSpec,
         Field,
@@ -181,6 +182,12 @@ class LlamaFactorySft(Plain):
         from loopai_trainer.backends.llamafactory_sft.resume import resume_keys
 
         return resume_keys(path)
+
+    def dev_plan(self, plan: Plan, versions: Versions) -> DevPlan:
+        """Two steps on 16 rows, evaluated and saved once."""
+        from loopai_trainer.backends.llamafactory_sft.dev import dev_plan
+
+        return dev_plan(plan)
 
     @property
     def log_marks(self) -> Mapping[str, Sequence[bytes]]:

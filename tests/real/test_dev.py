@@ -1,0 +1,114 @@
+"""trainer dev with real LLaMA-Factory and real verl: two steps on a few rows, and the version stays as it was."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+import yaml
+from fakes.cli import trainer
+
+pytestmark = pytest.mark.real
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def outcomes(called):
+    return {check["name"]: check["outcome"] for check in called.data["checks"]}
+
+
+def names(folder):
+    return sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*"))
+
+
+class TestSft:
+    @pytest.fixture(scope="class")
+    def tried(self, workshop):
+        prepared = workshop.prepare("dev-lora", "--set", "num_train_epochs=40.0", template="cpu_smoke_lora")
+        assert prepared.code == 0, prepared.out + prepared.err
+        before = names(prepared.data["run_dir"])
+        called = trainer("dev", prepared.data["config_path"], **workshop.environ)
+        return prepared, before, called
+
+    def test_it_passes(self, tried):
+        _, _, called = tried
+        assert called.code == 0, called.out + called.err
+        wanted = ("configuration", "inputs", "training", "evaluation", "saving")
+        assert outcomes(called) == dict.fromkeys(wanted, "passed")
+        assert called.data["bounds"] == {"steps": 2, "rows": {"train": 16, "validation": 16}, "limit_s": 900.0}
+
+    def test_llamafactory_saw_16_rows_and_made_two_steps(self, tried):
+        folder = Path(tried[2].data["dev_dir"])
+        log = (folder / "train.log").read_text()
+        assert "Num examples = 16" in log
+        assert "Total optimization steps = 2" in log
+        state = json.loads((folder / "run_state.json").read_text())
+        assert (state["train_examples"], state["validation_examples"], state["current_step"]) == (16, 16, 2)
+        rows = [json.loads(line) for line in (folder / "metrics" / "metrics.jsonl").read_text().splitlines()]
+        assert [row["step"] for row in rows if row["kind"] == "train"] == [1, 2]
+
+    def test_half_of_the_rows_are_the_longest(self, tried):
+        prepared, _, called = tried
+        plan = yaml.safe_load(prepared.data["config_yaml"])
+        whole = pyarrow.parquet.read_table(plan["loopai"]["inputs"]["train"]["path"])
+        few = pyarrow.parquet.read_table(Path(called.data["dev_dir"]) / "prepared_data" / "train.parquet")
+        lines = whole["source_line"].to_pylist()
+        chosen = few["source_line"].to_pylist()
+        assert chosen[:8] == lines[:8]
+        assert chosen == [line for line in lines if line in set(chosen)]
+
+    def test_no_weights_are_left_and_the_version_is_as_it_was(self, tried, workshop):
+        prepared, before, called = tried
+        left = [name for name in names(called.data["dev_dir"]) if name.endswith((".safetensors", ".bin", ".pt"))]
+        assert left == []
+        assert names(prepared.data["run_dir"]) == before
+        assert trainer("status", prepared.data["run_dir"], **workshop.environ).data["status"] == "prepared"
+
+    def test_a_plan_that_would_diverge_is_found(self, workshop):
+        prepared = workshop.prepare("dev-nan", "--set", "learning_rate=1.0e+30", "--set", "max_grad_norm=1.0e+30")
+        assert prepared.code == 0, prepared.out + prepared.err
+        called = trainer("dev", prepared.data["config_path"], **workshop.environ)
+        assert (called.code, called.answer["status"]) == (1, "failed")
+        assert called.data["checks"][-1]["code"] == "DIVERGED"
+
+
+class TestGrpo:
+    @pytest.fixture(scope="class")
+    def tried(self, tmp_path_factory, verl_env):
+        root = tmp_path_factory.mktemp("dev-verl")
+        environ = {f"LOOPAI_TRAINER_{kind}_DIR": str(root / kind.lower()) for kind in ("STATE", "CACHE", "CONFIG")}
+        make_model = [f"{verl_env}/bin/python", str(EXAMPLES / "make_tiny_model.py"), str(root / "model")]
+        subprocess.run(make_model, check=True, capture_output=True)
+        subprocess.run([sys.executable, str(EXAMPLES / "make_grpo_data.py"), str(root / "sums.jsonl")], check=True)
+        words = ["prepare", "--framework", "verl", "--stage", "grpo", "--dataset", root / "sums.jsonl"]
+        words += ["--env", verl_env, "--model", root / "model", "--template", "verl_grpo_cpu_smoke"]
+        words += ["--task-description", "Add two numbers", "--output-dir", root / "out", "--version-id", "v1"]
+        words += ["--reward-mode", "custom", "--reward-function", EXAMPLES / "digit_reward.py"]
+        words += ["--set", "trainer.total_training_steps=4", "--validation-ratio", "0.2"]
+        prepared = trainer(*words, **environ)
+        assert prepared.code == 0, prepared.out + prepared.err
+        before = names(prepared.data["run_dir"])
+        return prepared, before, trainer("dev", prepared.data["config_path"], timeout_s=1200, **environ)
+
+    def test_it_passes_with_everything_that_can_be_shown_on_a_cpu(self, tried):
+        _, _, called = tried
+        assert called.code == 0, called.out + called.err
+        wanted = ("configuration", "inputs", "composition", "reward", "prompts", "training", "evaluation", "saving")
+        assert outcomes(called) == dict.fromkeys(wanted, "passed")
+
+    def test_verl_made_two_steps_of_a_few_prompts(self, tried):
+        folder = Path(tried[2].data["dev_dir"])
+        state = json.loads((folder / "run_state.json").read_text())
+        assert (state["current_step"], state["total_steps"]) == (2, 2)
+        assert (state["train_examples"], state["validation_examples"]) == (16, 12)
+        composed = yaml.safe_load((folder / "launch" / "resolved.yaml").read_text())
+        assert composed["trainer"]["default_local_dir"] == str(folder / "checkpoints")
+        assert composed["trainer"]["val_before_train"] is False
+
+    def test_no_weights_are_left_and_the_version_is_as_it_was(self, tried):
+        prepared, before, called = tried
+        left = [name for name in names(called.data["dev_dir"]) if name.endswith((".safetensors", ".bin", ".pt"))]
+        assert left == []
+        assert names(prepared.data["run_dir"]) == before
