@@ -83,7 +83,8 @@ def main() -> int:
             break
         step = Command(resume=ask(state.interrupts[0].value))
     summary = trainer.get_training_summary(state.values)
-    sys.stdout.write(f"{summary['final_status']}: {summary['message']}\n")
+    said = summary["message"] or ", ".join(summary["missing_fields"])
+    sys.stdout.write(f"{summary['final_status']}: {said}\n")
     for name, path in summary["output_files"].items():
         sys.stdout.write(f"  {name}: {path}\n")
     return 0 if summary["final_status"] == "completed" else 1

@@ -51,7 +51,8 @@ def tune(
     who = f"the language model {asked.model} at {asked.base_url}"
     record: dict[str, Any] = {"model": asked.model, "base_url": asked.base_url, "answer": None, "not_used": None}
     try:
-        text = chat_endpoint.ask(asked, tuning_patch.question(template, description, given))
+        said = secrets.redacted(description, secrets.environment_values(environ))
+        text = chat_endpoint.ask(asked, tuning_patch.question(template, said, given))
         record["answer"] = secrets.redacted(text[:_SHOWN_ANSWER], (asked.key,) if asked.key else ())
         patch = tuning_patch.read_answer(text, template, given)
     except (EndpointFailed, AnswerRefused) as error:
@@ -62,8 +63,8 @@ def tune(
         for key, value in patch.items()
         if template.get(key) != value
     ]
-    said = ", ".join(f"{one.key} {_shown(one.before)} -> {one.after}" for one in changes) or "nothing"
-    message = f"{who} has changed: {said}"
+    done = ", ".join(f"{one.key} {_shown(one.before)} -> {one.after}" for one in changes) or "nothing"
+    message = f"{who} has changed: {done}"
     answer = f"its answer that was used: {json.dumps(patch)}"
     warning = Problem("warning", "TUNED_BY_LLM", "config", message, "read these values before you approve them")
     return LlmTuning({**template, **patch}, changes, [message, answer], (warning,) if changes else (), record)

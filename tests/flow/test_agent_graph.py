@@ -121,6 +121,7 @@ def test_from_state_to_summary_with_a_person_between(place, trainer):
     assert (section["trainer_data_check_passed"], section["trainer_config_generation_success"]) == (True, True)
     assert section["trainer_training_success"] is True
     assert section["trainer_last_error"] is None
+    assert json.loads(json.dumps([section, shown, told])) == [section, shown, told]
     assert section["trainer_result"]["data"]["config_sha256"] == shown["config_sha256"]
     assert approval(result)["approved_via"] == "hash"
     assert starts(result) == 1
@@ -137,6 +138,14 @@ def test_from_state_to_summary_with_a_person_between(place, trainer):
 def test_without_an_answer_nothing_starts_and_the_summary_says_what_it_waits_for(place, trainer):
     result = trainer().invoke(place.state(), CONFIG)
     assert asked(result)["next_command"].startswith("trainer run-prepared ")
+    assert trainer.get_training_summary(result)["final_status"] == "awaiting_approval"
+    assert starts(result) == 0
+
+
+def test_without_a_checkpointer_it_stops_there_and_says_how_to_go_on(place):
+    trainer = TrainerAgent()
+    result = trainer().invoke(place.state(), CONFIG)
+    assert asked(result)["next_command"].endswith(f" --sha256 {asked(result)['config_sha256']}")
     assert trainer.get_training_summary(result)["final_status"] == "awaiting_approval"
     assert starts(result) == 0
 

@@ -77,6 +77,18 @@ def test_an_answer_that_does_not_count_falls_to_the_rules(tmp_path):
     assert "the keyword rules apply instead" in gen.explanation
 
 
+def test_a_secret_in_the_description_goes_nowhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_TOKEN", "value-of-a-secret-1")
+    token = "hf_" + "a1" * 17
+    with serving(says("{}")) as served:
+        gen = ConfigGenerator("some-model", served.base_url)
+        make(gen, tmp_path, tmp_path / "d.json", task_description=f"聊天 {token} value-of-a-secret-1")
+        (asked,) = served.asked
+    assert "聊天" in asked.body["messages"][1]["content"]
+    assert token not in asked.text
+    assert "value-of-a-secret-1" not in asked.text
+
+
 def test_half_an_endpoint_is_refused():
     for arguments in ({"model_path": "m"}, {"base_url": "http://127.0.0.1/v1"}):
         with pytest.raises(SettingsError, match="together"):
