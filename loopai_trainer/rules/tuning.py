@@ -95,7 +95,7 @@ def disagreements(notes: Sequence[str]) -> tuple[Problem, ...]:
 
 def is_lora(template: Mapping[str, Any]) -> bool:
     """Whether the template trains LoRA, which is what LLaMA-Factory 0.9.5 does where nothing is said."""
-    return template.get("finetuning_type", "lora") == "lora"
+    return bool(template.get("finetuning_type", "lora") == "lora")
 
 
 def counts_epochs(template: Mapping[str, Any]) -> bool:
