@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 
 from loopai_trainer.errors import ConfigError
+from loopai_trainer.rules.cluster import HERE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from loopai_trainer.contract import Executor
+    from loopai_trainer.contract import Executor, Submits
 
 ENTRY_POINTS = "loopai_trainer.executors"
 _TABLE = {
     "local": "loopai_trainer.executors.local",
     "inline": "loopai_trainer.executors.inline",
+    "ray_jobs": "loopai_trainer.executors.ray_jobs",
 }
 """The module's attribute `EXECUTOR` is the executor."""
 
@@ -25,6 +27,14 @@ def get(name: str) -> Executor:
         found: Executor = importlib.import_module(module).EXECUTOR
         return found
     return _from_entry_points(name)
+
+
+def submitting(name: object) -> Submits | None:
+    """The executor of that name if its workers run elsewhere; None for those of this host, which load nothing."""
+    if name is None or name in HERE:
+        return None
+    executor = get(str(name))
+    return executor if hasattr(executor, "submit") else None  # type: ignore[return-value] # it has all the rest then
 
 
 def _from_entry_points(name: str) -> Executor:

@@ -19,6 +19,9 @@ _LOG_LINES = 5
 _HINTS = {
     "DISK_FULL": "free space on the disk of the run directory, then make the same run-prepared call again",
     "ORPHANED_TRAINING": "trainer recover --adopt gives it a new worker, trainer recover --terminate ends it",
+    "CLUSTER_UNREACHABLE": "see to the cluster's head; one that is started anew says that the job is gone",
+    "JOB_FAILED": "mend what the cluster says, then make the same run-prepared call again",
+    "TRAINING_UNSEEN": "look at it on that host, which sees what is left there",
     "WORKER_LOST": "make the same run-prepared call again: it finishes what can be finished",
 }
 RESULTS = ("best_checkpoint", "best_metric", "update_model_path", "checkpoints", "result", "duration_s")

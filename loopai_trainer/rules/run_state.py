@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LIVE = ("queued", "running", "finalizing")
 TERMINAL = ("completed", "failed", "cancelled")
-STATUSES = ("prepared", "approved", *LIVE, *TERMINAL, "orphaned")
+STATUSES = ("prepared", "approved", *LIVE, *TERMINAL, "orphaned", "unknown")
 
 ANSWER = "answer"
 ATTACH = "attach"
@@ -23,6 +23,11 @@ START = "start"
 FINISH = "finish"
 RETRY = "retry"
 ORPHAN = "orphan"
+
+ALIVE, GONE, UNKNOWN = "alive", "gone", "unknown"
+"""What the job server of a cluster says of a worker; unknown: it cannot be asked."""
+
+_SAID_CHARS = 600
 
 _MOVES = {
     "": ("queued", "running"),
@@ -48,6 +53,9 @@ class Facts:
     or marked process of this run lives; None: it cannot be seen from here (other pid namespace). `started`: training
     was exec'd or was just about to be. `exit_record`: launch/exit.json. `boot_id`: of this host, now. `training_gone`:
     its main process was seen to be gone. `disk_full`: no record can be written.
+
+    Of a worker on a cluster: `job` (ALIVE, GONE or UNKNOWN; empty for any other), `job_said` (by the cluster, of its
+    end), `job_place` (the host it ran on), `seen_here` (on this very host), `locks_reach` (a lock held there is seen).
     """
 
     __slots__ = (
@@ -56,7 +64,12 @@ class Facts:
         "damaged",
         "disk_full",
         "exit_record",
+        "job",
+        "job_place",
+        "job_said",
+        "locks_reach",
         "run_lock_held",
+        "seen_here",
         "started",
         "state",
         "training_alive",
@@ -78,6 +91,11 @@ class Facts:
         boot_id: str = "",
         training_gone: bool = False,
         disk_full: bool = False,
+        job: str = "",
+        job_said: str = "",
+        job_place: str = "",
+        seen_here: bool = False,
+        locks_reach: bool = False,
     ) -> None:
         self.state = state
         self.damaged = damaged
@@ -90,6 +108,11 @@ class Facts:
         self.boot_id = boot_id
         self.training_gone = training_gone
         self.disk_full = disk_full
+        self.job = job
+        self.job_said = job_said
+        self.job_place = job_place
+        self.seen_here = seen_here
+        self.locks_reach = locks_reach
 
     @property
     def recorded(self) -> str:
@@ -169,6 +192,9 @@ def verdict(facts: Facts) -> Verdict:
         return _ended(facts)
     if facts.run_lock_held:
         return _supervised(facts)
+    by_job = _by_job(facts) if facts.job else None
+    if by_job is not None:
+        return by_job
     if facts.training_lock_held and not facts.started:
         return Verdict("queued", RETRY, "KEEPER_STARTING", "the worker is gone while the keeper was starting")
     if facts.training_lock_held or facts.training_alive:
@@ -176,6 +202,29 @@ def verdict(facts: Facts) -> Verdict:
     if facts.started:
         return _lost(facts)
     return _not_started(facts)
+
+
+def _by_job(facts: Facts) -> Verdict | None:
+    """The verdict on a worker that was submitted to a cluster and holds no lock that is seen; None: as for any other.
+
+    Locks and processes alone decide where they are those of this host; a lock that lies on a network file system may be
+    lost while its holder lives. An exit status in the run directory decides everywhere.
+    """
+    if facts.job == ALIVE:
+        return Verdict(facts.recorded, ATTACH)
+    if facts.exit_record is not None:
+        return None
+    lives = facts.training_lock_held or bool(facts.training_alive)
+    if facts.job == UNKNOWN and not (facts.seen_here and facts.started and not lives):
+        message = "the cluster's head cannot be reached, so nobody knows whether its job lives"
+        return Verdict("unknown", ATTACH, "CLUSTER_UNREACHABLE", message)
+    if facts.started and not (lives or facts.seen_here or facts.locks_reach):
+        message = f"the cluster's job is gone, and whether training lives on {facts.job_place} cannot be seen from here"
+        return Verdict("orphaned", ORPHAN, "TRAINING_UNSEEN", message)
+    if not (facts.started or lives):
+        said = " ".join(facts.job_said.split())[-_SAID_CHARS:] or "it does not say why"
+        return Verdict("failed", START, "JOB_FAILED", f"the cluster's job ended before training was started: {said}")
+    return None
 
 
 def _ended(facts: Facts) -> Verdict:

@@ -121,11 +121,23 @@ def orphaned(run: "RunDir", seen: Observation, wish: str = "--adopt") -> Orphane
     if shown:
         first = f" (pid {shown[0]['pid']}, running for {shown[0]['age_s']:.0f} s: {shown[0]['command']})"
     where = f" on device {devices}" if devices else ""
+    if seen.verdict.code == "TRAINING_UNSEEN":
+        return _unseen(run, seen)
     return Orphaned(
         f"training of {run.version_id} lives{where}{first}, but its worker is gone; nothing was started or stopped",
         hint="give it a new worker (recover --adopt), or end it (recover --terminate)",
         next_command=shlex.join(["trainer", "recover", run.path, wish]),
         details={"processes": shown, "devices": devices},
+    )
+
+
+def _unseen(run: "RunDir", seen: Observation) -> Orphaned:
+    return Orphaned(
+        f"{run.version_id}: {seen.verdict.message}; nothing was started or stopped",
+        code=seen.verdict.code,
+        hint="make the same call on that host, which sees what is left there",
+        next_command=shlex.join(["trainer", "status", run.path]),
+        details={"processes": [], "devices": ""},
     )
 
 
@@ -145,7 +157,7 @@ def _under_lock(run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]")
             raise locks.unreliable(run.path, "a second process got a lock that is held")
         # Seen again while nobody else can act. The lock is ours now, so it is not one of the facts.
         seen = observe(run, holding_run_lock=True)
-        if seen.verdict.action in (ANSWER, ORPHAN, RETRY):
+        if seen.verdict.action in (ANSWER, ATTACH, ORPHAN, RETRY):  # ATTACH: a cluster's job is there, or may be
             return None
         _same_plan(seen, sha256)
         if seen.verdict.action == FINISH:
@@ -188,5 +200,15 @@ def _record_queued(run: "RunDir", seen: Observation, request: StartRequest) -> N
         "submitted_at": now,
         "updated_at": now,
         "caller": processes.own_identity(),
+        **_submission(run, request, int(seen.state.get("attempt") or 0) + 1),
     }
     state_file.write(run, state)
+
+
+def _submission(run: "RunDir", request: StartRequest, attempt: int) -> "dict[str, Any]":
+    """Which job of a cluster the worker of this attempt will be; written down before it is submitted."""
+    executor = executors.submitting(request.executor)
+    if executor is None:
+        return {}
+    request.handle = executor.handle(request.launch, run.version_id, attempt)
+    return {"executor": {"name": request.executor, "handle": request.handle, "locks_reach": request.locks_reach}}

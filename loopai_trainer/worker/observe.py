@@ -7,7 +7,18 @@ import os
 
 from loopai_trainer.files import atomic, result_file, state_file
 from loopai_trainer.host import locks, processes
-from loopai_trainer.rules.run_state import LIVE, TERMINAL, Facts, Verdict, believed, verdict
+from loopai_trainer.rules.cluster import HERE
+from loopai_trainer.rules.run_state import (
+    ALIVE,
+    GONE,
+    LIVE,
+    TERMINAL,
+    UNKNOWN,
+    Facts,
+    Verdict,
+    believed,
+    verdict,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,10 +86,40 @@ def _look_further(run: "RunDir", facts: Facts) -> None:
         return
     facts.training_lock_held = locks.held(run.training_lock)
     facts.boot_id = processes.boot_id()
+    _ask_cluster(facts)
     if facts.started and not facts.training_lock_held:
         facts.training_alive = bool(living(run, facts.state))
         facts.exit_record = read_exit(run)
         facts.disk_full = atomic.is_full(run.path)
+
+
+def _ask_cluster(facts: Facts) -> None:
+    """What the job server says of a worker that was submitted to a cluster; nothing is loaded for any other run."""
+    recorded = (facts.state or {}).get("executor") or {}
+    if facts.recorded not in LIVE or recorded.get("name") in (None, *HERE):
+        return
+    from loopai_trainer import executors
+    from loopai_trainer.errors import ConfigError
+
+    try:
+        executor = executors.submitting(recorded["name"])
+    except ConfigError:
+        return  # it is no longer installed: locks and processes alone speak
+    if executor is None:
+        return
+    handle = str(recorded.get("handle"))
+    facts.job = _ANSWERS[executor.alive(handle)]
+    facts.job_place = str(recorded.get("host") or "")
+    facts.locks_reach = recorded.get("locks_reach") is True
+    worker = (facts.state or {}).get("worker")
+    facts.seen_here = bool(worker) and worker.get("boot_id") == facts.boot_id  # type: ignore[union-attr] # see bool()
+    if not facts.seen_here:
+        facts.boot_id = ""  # that of another host says nothing of a restart
+    if facts.job == GONE and not facts.started:
+        facts.job_said = executor.told(handle)
+
+
+_ANSWERS = {True: ALIVE, False: GONE, None: UNKNOWN}
 
 
 def _approved(run: "RunDir") -> bool:
@@ -102,7 +143,9 @@ def _approved(run: "RunDir") -> bool:
 def main_gone(run: "RunDir") -> bool:
     """Whether training's main process was exec'd, and is seen to be gone."""
     main = read_started(run).get("training")
-    return main is not None and processes.visible(main) and not processes.alive(main)
+    if main is None or main.get("boot_id") != processes.boot_id():  # on another host, whose processes nobody sees here
+        return False
+    return processes.visible(main) and not processes.alive(main)
 
 
 def living(run: "RunDir", state: "Mapping[str, Any] | None") -> "list[Identity]":

@@ -70,7 +70,10 @@ def _under_lock(run: "RunDir", lock_fd: int, mode: str, cancel: "dict[str, objec
     seen = observe(run, holding_run_lock=True)
     if seen.verdict.action != ORPHAN:
         raise _not_orphaned(run, seen)
-    if mode == TO_ADOPT and not processes.alive(read_started(run).get("keeper")):
+    keeper = read_started(run).get("keeper")
+    if keeper and keeper.get("boot_id") != processes.boot_id() and _host(seen) not in ("", os.uname().nodename):
+        raise _other_host(run, seen)
+    if mode == TO_ADOPT and not processes.alive(keeper):
         raise _not_adoptable(run, seen)
     request = materialised_request(run, seen.state, _approved_sha256(run, seen))
     if cancel is not None:
@@ -112,6 +115,22 @@ def _not_adoptable(run: "RunDir", seen: Observation) -> Orphaned:
         f"{refusal.message}; its keeper is gone too, so nobody can see how it ends",
         code="NOT_ADOPTABLE",
         hint="end what is left of it (recover --terminate), or let it end by itself and call run-prepared again",
+        next_command=refusal.next_command,
+        details=refusal.details,
+    )
+
+
+def _host(seen: Observation) -> str:
+    """The host of a cluster that the run's worker was on; empty for a run that no cluster started."""
+    return str((seen.state.get("executor") or {}).get("host") or "")
+
+
+def _other_host(run: "RunDir", seen: Observation) -> Orphaned:
+    refusal = orphaned(run, seen)
+    return Orphaned(
+        f"training of {run.version_id} was started on {_host(seen)}, and its processes cannot be reached from here",
+        code="OTHER_HOST",
+        hint=f"make the same call on {_host(seen)}",
         next_command=refusal.next_command,
         details=refusal.details,
     )

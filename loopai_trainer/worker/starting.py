@@ -10,12 +10,14 @@ from loopai_trainer.errors import PlanChanged, TrainingFailed
 from loopai_trainer.files import atomic
 from loopai_trainer.host import locks
 from loopai_trainer.rules import digest
+from loopai_trainer.rules.cluster import HERE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from loopai_trainer.contract import Submits
     from loopai_trainer.files.run_dir import RunDir
 
 _CODE = "import sys; from loopai_trainer.worker.entry import detached; sys.exit(detached(sys.argv[1:]))"
@@ -27,11 +29,18 @@ that lives; to end one that lives. The word is the worker's last argument (none 
 
 _DEVICES = "--devices="
 
+_SUBMITTED = "import sys; from loopai_trainer.worker.submitted import main; sys.exit(main(sys.argv[1:]))"
+"""The same for a worker that a cluster starts (see worker.submitted)."""
+
 
 class StartRequest:
-    """The exact approved bytes and their hash; `device_fds`: locks of the devices, for worker and keeper to hold."""
+    """The exact approved bytes and their hash; `device_fds`: locks of the devices, for worker and keeper to hold.
 
-    __slots__ = ("config", "device_fds", "executor", "sha256", "task_id")
+    `launch`, `locks_reach`, `handle`: for an executor that submits: the plan's block, whether a lock that is held here
+    is seen there, and which job it will be.
+    """
+
+    __slots__ = ("config", "device_fds", "executor", "handle", "launch", "locks_reach", "sha256", "task_id")
 
     def __init__(
         self, config: bytes, sha256: str, task_id: str, executor: str = "local", device_fds: "Sequence[int]" = ()
@@ -41,6 +50,9 @@ class StartRequest:
         self.task_id = task_id
         self.executor = executor
         self.device_fds = tuple(device_fds)
+        self.launch: dict[str, Any] = {}
+        self.locks_reach = False
+        self.handle = ""
 
     def close(self) -> None:
         """Close this process's copies of the device locks: the worker has its own by now, or nothing was started."""
@@ -53,6 +65,10 @@ def start_worker(run: "RunDir", lock_fd: int, request: StartRequest, mode: str) 
     """Start the worker with run.lock's `lock_fd`; returns its pid if it is this process's child, to be reaped."""
     from loopai_trainer import executors  # the worker, which reads its words here, starts none
 
+    elsewhere = executors.submitting(request.executor)
+    if elsewhere is not None:
+        _submit(run, request, elsewhere)
+        return None
     executor = executors.get(request.executor)
     plan_fd = _anonymous_file(request.config)
     try:
@@ -68,6 +84,19 @@ def start_worker(run: "RunDir", lock_fd: int, request: StartRequest, mode: str) 
     finally:
         os.close(plan_fd)
     return int(handle.split("/")[0]) if request.executor == "local" else None
+
+
+def _submit(run: "RunDir", request: StartRequest, executor: "Submits") -> None:
+    """Put the approved bytes where the worker finds them, and submit it: it hashes them again, and waits for run.lock.
+
+    Raises HostUnfit.
+    """
+    atomic.make_private_dir(run.path)
+    atomic.make_private_dir(os.path.dirname(run.approved_config))
+    atomic.write_bytes(run.approved_config, request.config)
+    words = (run.path, run.version_id, run.task.path, request.sha256, request.executor, request.handle)
+    interpreter = str(request.launch.get("interpreter") or sys.executable)
+    executor.submit([interpreter, "-P", "-c", _SUBMITTED, *words], request.handle, os.environ)
 
 
 def read_words(words: "Sequence[str]") -> tuple[str, tuple[int, ...]]:
@@ -102,7 +131,15 @@ def materialised_request(run: "RunDir", state: "dict[str, Any]", sha256: str) ->
         raise another_plan(got, sha256)
     executor = state.get("executor")
     name = executor.get("name") if isinstance(executor, dict) else None
-    return StartRequest(config, sha256, os.path.basename(run.task.path), str(name or "local"))
+    if name is None or (name not in HERE and _was_submitted(str(name))):
+        name = "local"  # what a cluster started is looked after from here: what follows needs no node of it
+    return StartRequest(config, sha256, os.path.basename(run.task.path), str(name))
+
+
+def _was_submitted(name: str) -> bool:
+    from loopai_trainer import executors
+
+    return executors.submitting(name) is not None
 
 
 def another_plan(expected: str, got: str) -> PlanChanged:

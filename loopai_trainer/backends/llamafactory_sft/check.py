@@ -21,10 +21,8 @@ from loopai_trainer.backends.llamafactory_sft.template_fit import fit_problems
 from loopai_trainer.files.model_folder import ModelFolder, read_model_folder
 from loopai_trainer.host.devices import device_problems
 from loopai_trainer.records import Host, Plan, Problem, Severity, Versions
-from loopai_trainer.rules import host_env, length_limits
+from loopai_trainer.rules import cluster, host_env, length_limits
 from loopai_trainer.rules.launch_env import env_faults
-
-EXECUTORS = ("local", "inline")
 
 
 class Facts(NamedTuple):
@@ -191,11 +189,7 @@ def _saving(facts: Facts) -> Iterator[Problem]:
 
 def _launch(facts: Facts) -> Iterator[Problem]:
     launch, native = facts.plan.loopai["launch"], facts.native
-    if launch["nodes"] != 1:
-        yield _error("NODES", "only one node is supported", "set loopai.launch.nodes: 1", "loopai.launch.nodes")
-    if launch["executor"] not in EXECUTORS:
-        message = f"there is no executor '{launch['executor']}'"
-        yield _error("EXECUTOR_UNKNOWN", message, f"write {' or '.join(EXECUTORS)}", "loopai.launch.executor")
+    yield from (_error(*fault) for fault in cluster.faults(launch))
     if launch["nproc_per_node"] < 1:
         message = f"nproc_per_node is {launch['nproc_per_node']}: there would be no training process"
         yield _error("PROCESSES_INVALID", message, "set it to 1 or more", "loopai.launch.nproc_per_node")
@@ -204,7 +198,8 @@ def _launch(facts: Facts) -> Iterator[Problem]:
         yield _error("ENV_NOT_ALLOWED", message, hint, "loopai.launch.host_env")
     use_cpu = native.get("use_cpu") is True
     if not use_cpu:
-        yield from device_problems(launch["devices"], facts.host)
+        if not cluster.on_cluster(launch):  # there the cluster says which GPUs there are
+            yield from device_problems(launch["devices"], facts.host)
         yield from _processes(launch)
         if not launch["devices"] and any(native.get(key) is True for key in ("bf16", "fp16", "pure_bf16")):
             message = "half precision without a device: LLaMA-Factory refuses it on a CPU"

@@ -121,13 +121,14 @@ def _sinks(settings: Settings, paths: LaunchPaths) -> dict[str, Any]:
 
 
 def _world_size(settings: Settings, native: Mapping[str, Any]) -> int:
+    nodes = schedule.positive(settings.values.get("nodes"), 1)
     wanted = schedule.positive(settings.values.get("nproc_per_node"), 0)
     if wanted or native.get("use_cpu") is True:
-        return wanted or 1
+        return (wanted or 1) * nodes
     try:
-        return max(1, len(parse_devices(settings.text("CUDA_VISIBLE_DEVICES"))))
+        return max(1, len(parse_devices(settings.text("CUDA_VISIBLE_DEVICES")))) * nodes
     except ValueError:
-        return 1
+        return nodes
 
 
 def _set_cadence(native: dict[str, Any], total: int | None, *, has_validation: bool) -> None:

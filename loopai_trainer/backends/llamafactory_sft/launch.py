@@ -68,6 +68,8 @@ def environment(plan: "Plan", paths: "LaunchPaths", inherited: "Mapping[str, str
     )
     if needs_torchrun(plan):
         env.update(FORCE_TORCHRUN="1", NPROC_PER_NODE=str(process_count(plan)))
+    if node_count(plan) > 1:  # rank 0 by itself; whatever starts the others says their rank
+        env.update(NNODES=str(node_count(plan)), NODE_RANK="0")
     return env
 
 
@@ -79,14 +81,19 @@ def reporters(native: "Mapping[str, object]") -> list[str]:
 
 
 def process_count(plan: "Plan") -> int:
-    """Training processes on this host."""
+    """Training processes on a node."""
     return int(plan.loopai["launch"].get("nproc_per_node") or 1)
+
+
+def node_count(plan: "Plan") -> int:
+    """Nodes that train together."""
+    return int(plan.loopai["launch"].get("nodes") or 1)
 
 
 def needs_torchrun(plan: "Plan") -> bool:
     """More than one process, or a framework that trains under torchrun alone."""
     native = plan.native
-    return process_count(plan) > 1 or bool(native.get("deepspeed") or native.get("fsdp"))
+    return process_count(plan) * node_count(plan) > 1 or bool(native.get("deepspeed") or native.get("fsdp"))
 
 
 def visible_devices(plan: "Plan") -> str:

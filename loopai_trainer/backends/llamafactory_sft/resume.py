@@ -54,7 +54,8 @@ def _faults(checkpoint: Checkpoint, before: Plan) -> Iterator[str]:
     if not checkpoint.complete:
         yield checkpoint.why
         return
-    folder, processes = checkpoint.path, int(before.loopai["launch"]["nproc_per_node"])
+    folder, launch = checkpoint.path, before.loopai["launch"]
+    processes = int(launch["nproc_per_node"]) * int(launch["nodes"])
     names = set(os.listdir(folder))
     step = _state(folder).get("global_step")
     if step is None:

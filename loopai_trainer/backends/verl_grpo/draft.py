@@ -12,7 +12,7 @@ from loopai_trainer.backends.verl_grpo import keys, reward, schedule
 from loopai_trainer.backends.verl_grpo.effective import ACTOR, MODEL, REF, ROLLOUT, SEEN_DEFAULTS, Effective
 from loopai_trainer.host.devices import parse_devices
 from loopai_trainer.records import DataReport, LaunchPaths, Model, Placement, Settings
-from loopai_trainer.rules import dotted, sinks
+from loopai_trainer.rules import cluster, dotted, sinks
 
 BACKEND_VERSION = "backend_version"
 """Setting that prepare adds for the draft: the installed verl's version, which decides the names of keys."""
@@ -52,7 +52,7 @@ OWNED_KEYS: Mapping[str, str] = {
     "custom_reward_function": _REWARD_FLAGS,
     "trainer.project_name": "--task-id",
     "trainer.experiment_name": "--version-id",
-    "trainer.nnodes": "nothing: training runs on this host",
+    "trainer.nnodes": "--nodes",
     "trainer.n_gpus_per_node": "--devices",
     "trainer.default_local_dir": _RUN_FOLDER,
     "trainer.rollout_data_dir": _RUN_FOLDER,
@@ -125,7 +125,7 @@ def _identity(settings: Settings, data: DataReport, model: Model, paths: LaunchP
         f"{MODEL}.path": model.path,
         "trainer.project_name": settings.text("task_id") or "default",
         "trainer.experiment_name": settings.text("trainer_version_id") or os.path.basename(paths.run),
-        "trainer.nnodes": 1,
+        "trainer.nnodes": settings.values.get("nodes") or 1,
         **run_folders(paths.run),
         "trainer.resume_mode": "disable",
         "trainer.logger": [*LOGGER, *sinks.asked(settings)],
@@ -150,9 +150,20 @@ def _set_rollout(native: dict[str, Any], settings: Settings) -> None:
     _set_default(native, f"{ROLLOUT}.tensor_model_parallel_size", 1)
     ranks = settings.values.get("nproc_per_node") or 1 if is_cpu else _device_count(settings)
     dotted.put(native, "trainer.n_gpus_per_node", ranks)
+    if settings.values.get("executor") == cluster.RAY_JOBS:
+        _join_cluster(native)
+        return
     _set_default(native, "ray_kwargs.ray_init.include_dashboard", False)
     if is_cpu:
         dotted.put(native, "ray_kwargs.ray_init.num_gpus", ranks)  # logical ones, as many as ranks
+
+
+def _join_cluster(native: dict[str, Any]) -> None:
+    """Take away what only a Ray of verl's own may be told: ray.init refuses it where it joins one (ray 2.60)."""
+    told = dotted.get(native, "ray_kwargs.ray_init")
+    for name in ("include_dashboard", "num_cpus", "num_gpus"):
+        if isinstance(told, dict):
+            told.pop(name, None)
 
 
 def _device_count(settings: Settings) -> int:

@@ -9,6 +9,7 @@ from loopai_trainer.backends.verl_grpo.effective import ACTOR, MODEL, ROLLOUT
 from loopai_trainer.backends.verl_grpo.facts import Facts, divisors, error, warning
 from loopai_trainer.host.devices import device_problems, parse_devices
 from loopai_trainer.records import Problem
+from loopai_trainer.rules import cluster
 
 ENGINES: Mapping[str, str] = {"vllm": "vllm", "sglang": "sglang"}
 """rollout.name -> the distribution that verl needs for it. verl registers trtllm too, which was never tried here."""
@@ -42,9 +43,10 @@ def _devices(facts: Facts) -> Iterator[Problem]:
     if facts.is_cpu:
         return
     launch, values = facts.plan.loopai["launch"], facts.values
-    yield from device_problems(launch["devices"], facts.host)
+    if not cluster.on_cluster(launch):  # there the cluster says which GPUs there are
+        yield from device_problems(launch["devices"], facts.host)
     try:
-        named = len(parse_devices(launch["devices"]))
+        named = len(parse_devices(launch["devices"])) * launch["nodes"]
     except ValueError:
         return
     wanted = facts.steps.devices
@@ -57,16 +59,17 @@ def _devices(facts: Facts) -> Iterator[Problem]:
         message = (
             f"trainer.nnodes ({values.get('trainer.nnodes')}) x n_gpus_per_node "
             f"({values.get('trainer.n_gpus_per_node')}) = {wanted} GPUs, but {named} devices are named "
-            f"({launch['devices']})"
+            f"({launch['devices']}{' on each node' if launch['nodes'] > 1 else ''})"
         )
-        yield error("DEVICES_DIFFER", message, f"set n_gpus_per_node to {named}", "trainer.n_gpus_per_node")
-    if values.whole("trainer.nnodes", 1) != 1 or launch["nodes"] != 1:
-        yield error("NODES", "only one node is supported", "set trainer.nnodes: 1", "trainer.nnodes")
+        each = max(1, named // max(1, launch["nodes"]))
+        yield error("DEVICES_DIFFER", message, f"set n_gpus_per_node to {each}", "trainer.n_gpus_per_node")
 
 
 def _ray_cpus(facts: Facts) -> Iterator[Problem]:
     """Source: single_controller/ray/base.py, run: Ray waits for ever for CPUs (logical ones) that it does not have."""
     key = "ray_kwargs.ray_init.num_cpus"
+    if cluster.on_cluster(facts.plan.loopai["launch"]):
+        return  # the cluster's nodes have what they have
     given = facts.values.whole(key)
     needed = CPUS_A_RANK * facts.steps.devices + CPUS_BESIDE
     if given and given < needed:

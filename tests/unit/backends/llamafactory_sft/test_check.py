@@ -137,7 +137,6 @@ def test_no_checkpoints_no_loss_lines_and_a_hidden_nan_are_told(run):
 @pytest.mark.parametrize(
     ("launch", "native", "code"),
     [
-        ({"nodes": 2}, {}, "NODES"),
         ({"env": {"USE_V1": "1"}}, {}, "ENV_NOT_ALLOWED"),
         ({"pass_env": ["PATH"]}, {}, "ENV_NOT_ALLOWED"),
         ({"devices": "0-3"}, {}, "DEVICES_INVALID"),
@@ -309,6 +308,16 @@ def test_a_template_that_does_not_fit_is_refused_and_may_be_allowed(run, tmp_pat
 @pytest.mark.parametrize("launch", [{"nproc_per_node": 0}, {"nproc_per_node": -3}])
 def test_no_process_at_all_is_refused(run, launch):
     assert codes(run, launch=launch) == ["PROCESSES_INVALID"]
+
+
+def test_several_nodes_need_a_meeting_point_or_a_cluster(tmp_path):
+    run = tmp_path / "run"
+    assert codes(run, launch={"nodes": 2}) == ["NODES"]
+    assert codes(run, launch={"nodes": 2, "env": {"MASTER_ADDR": "h", "MASTER_PORT": "29500"}}) == []
+    ray = {"executor": "ray_jobs", "address": "http://h:8265", "interpreter": "/py", "resources": {"CPU": 1}}
+    assert codes(run, launch={"nodes": 2, **ray}) == []
+    assert codes(run, launch={"devices": "7", **ray}) == []  # which there are, the cluster says
+    assert codes(run, launch={"nodes": 2, **ray, "address": ""}) == ["ADDRESS_MISSING"]
 
 
 @pytest.mark.parametrize("nodes", [0, -1])

@@ -151,3 +151,17 @@ def test_without_a_fixed_port_or_torchrun_there_is_nothing_to_check(tmp_path):
 def test_owned_and_allowed_names_do_not_overlap():
     assert not launches.OWNED & {*host_env.PINNED, *host_env.LIVE}
     assert not [name for name in launches.OWNED if name.startswith(host_env.PINNED_STARTS)]
+
+
+def test_nodes_of_a_plan(tmp_path):
+    """Rank 0's; whoever starts another node sets its rank."""
+    two = {"executor": "local", "nodes": 2, "nproc_per_node": 1, "env": {"MASTER_ADDR": "h", "MASTER_PORT": "29500"}}
+    env = build(tmp_path / "run", launch=two).main.env
+    assert {name: env[name] for name in ("FORCE_TORCHRUN", "NPROC_PER_NODE", "NNODES", "NODE_RANK")} == {
+        "FORCE_TORCHRUN": "1",
+        "NPROC_PER_NODE": "1",
+        "NNODES": "2",
+        "NODE_RANK": "0",
+    }
+    assert (env["MASTER_ADDR"], env["MASTER_PORT"]) == ("h", "29500")
+    assert not {"NNODES", "NODE_RANK"} & build(tmp_path / "run").main.env.keys()

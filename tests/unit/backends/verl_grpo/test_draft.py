@@ -181,3 +181,15 @@ def test_a_plan_renders(tmp_path):
     plan = make_plan(tmp_path / "run")
     assert plan.framework == "verl"
     assert "custom_reward_function" in plan.text
+
+
+def test_what_is_told_to_a_cluster_and_what_only_to_a_ray_of_verls_own(tmp_path):
+    base = edited(
+        template_values(), {"ray_kwargs.ray_init.num_cpus": 8, "ray_kwargs.ray_init.include_dashboard": False}
+    )
+    native = made(tmp_path, base, executor="ray_jobs", nodes=2)
+    assert dotted.get(native, "trainer.nnodes") == 2
+    assert dotted.get(native, "trainer.n_gpus_per_node") == 2
+    assert not dotted.get(native, "ray_kwargs.ray_init")
+    own = made(tmp_path, base)
+    assert dotted.get(own, "ray_kwargs.ray_init") == {"num_cpus": 8, "include_dashboard": False}

@@ -154,7 +154,7 @@ def test_21_no_devices_without_a_cpu_plan(run):
 
 
 @pytest.mark.parametrize("plan", [{"native": {"trainer.nnodes": 2}}, {"launch": {"nodes": 2}}])
-def test_more_than_one_node_is_refused(run, plan):
+def test_more_than_one_node_without_a_cluster_is_refused(run, plan):
     assert "NODES" in errors(run, **plan)
 
 

@@ -1,0 +1,108 @@
+"""The executor `ray_jobs`: the worker runs as the entrypoint of a job of a Ray cluster, wherever its head puts it.
+
+Ray itself is loaded when the job server has to be asked.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from loopai_trainer.records import Command
+
+_FORWARDED = ("LOOPAI_TRAINER_", "PYTHONDONTWRITEBYTECODE")
+"""Beginnings of names that the worker gets from the caller: where this program keeps its own files, no secret."""
+
+_STOP_WAIT_S = 90
+"""What Ray leaves a job between SIGTERM and SIGKILL; its own 3 s are less than a worker needs to end its training."""
+
+_FRESH_S = 1.0
+"""For so long an answer of the job server is good: a waiting caller looks five times a second."""
+
+_PAUSE_S = 0.5
+
+
+class RayJobs:
+    """Submits workers to the job server. Handle: its address, a blank, the submission id."""
+
+    name = "ray_jobs"
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[float, bool | None]] = {}
+
+    def handle(self, launch: Mapping[str, Any], version_id: str, attempt: int) -> str:
+        """The handle of an attempt: known before it is submitted. Ray takes a submission id only once."""
+        return f"{launch['address']} {version_id if attempt == 1 else f'{version_id}.{attempt}'}"
+
+    def submit(self, argv: Sequence[str], handle: str, environ: Mapping[str, str]) -> None:
+        """Submit the worker; it is no error if a job of this handle is there already: it is this very one.
+
+        Raises HostUnfit if the job server cannot be reached or refuses.
+        """
+        from loopai_trainer.executors.ray_jobs import client
+
+        forwarded = {name: value for name, value in environ.items() if name.startswith(_FORWARDED)}
+        env_vars = {**forwarded, "RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_WAIT_S)}
+        address, submission_id = handle.split(" ", 1)
+        self._seen.pop(handle, None)
+        client.submit(address, submission_id, "exec " + shlex.join(argv), env_vars)
+
+    def alive(self, handle: str) -> bool | None:
+        """Whether the job waits or runs; None: the job server cannot be asked now, so nobody knows."""
+        from loopai_trainer.executors.ray_jobs import client
+
+        at_s, value = self._seen.get(handle, (0.0, None))
+        if at_s and time.monotonic() - at_s < _FRESH_S:
+            return value
+        value = client.alive(*handle.split(" ", 1))
+        self._seen[handle] = (time.monotonic(), value)
+        return value
+
+    def stop(self, handle: str, grace_s: float) -> None:
+        """Ask Ray to stop the job: SIGTERM, which the worker takes as a request to cancel. Raises HostUnfit."""
+        from loopai_trainer.executors.ray_jobs import client
+
+        client.stop(*handle.split(" ", 1))
+
+    def where(self, handle: str) -> str:
+        """For people: the job and its cluster."""
+        address, _, submission_id = handle.partition(" ")
+        return f"job {submission_id} of the Ray cluster at {address}"
+
+    def told(self, handle: str) -> str:
+        """What Ray says of a job that has ended, in its own words; empty if it says nothing, or cannot be asked."""
+        from loopai_trainer.executors.ray_jobs import client
+
+        return client.message(*handle.split(" ", 1))
+
+    def ask(
+        self, argv: Sequence[str], address: str, submission_id: str, environ: Mapping[str, str], limit_s: float
+    ) -> str:
+        """Run a short job and return its output. Raises HostUnfit, also if it takes longer than `limit_s` seconds."""
+        from loopai_trainer.executors.ray_jobs import client
+
+        handle = f"{address} {submission_id}"
+        self.submit(argv, handle, environ)
+        until = time.monotonic() + limit_s
+        while client.alive(address, submission_id) is not False:
+            if time.monotonic() > until:
+                client.stop(address, submission_id)
+                raise client.too_slow(address, limit_s)
+            time.sleep(_PAUSE_S)
+        return client.taken_log(address, submission_id)
+
+    def place(
+        self, command: Command, launch: Mapping[str, Any], places: Mapping[str, str], environ: Mapping[str, str]
+    ) -> Command:
+        """The command that runs `command` on the nodes of the cluster that this process runs on (see `placing`)."""
+        from loopai_trainer.executors.ray_jobs import placing
+
+        return placing.place(command, launch, places, environ)
+
+
+EXECUTOR = RayJobs()

@@ -1,0 +1,210 @@
+"""Training's main process on a cluster: runs one command on each of N nodes and ends with the first that fails.
+
+It holds the nodes in a placement group (STRICT_SPREAD) for as long as it lives. Rank 0's output is its own; every node
+has a log file of its own. It is run by the interpreter that the plan names, whose Ray is the cluster's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_PAUSE_S = 0.3
+_NODE_ANSWER_S = 60.0
+"""A node that does not answer for so long is lost."""
+_GRACE_S = 20.0
+_WAITING_SAID_S = 60.0
+_LOG_BYTES = 64 * 1024 * 1024
+_PIECE = 256 * 1024
+
+
+class Lost(Exception):
+    """A node of the cluster, or the cluster itself, is gone."""
+
+
+class Driver:
+    """One command on several nodes. `spec`: nodes, bundle, cwd, logs, cache, tmp (see placing.place)."""
+
+    def __init__(self, spec: Mapping[str, Any], argv: Sequence[str], env: Mapping[str, str]) -> None:
+        self.spec = spec
+        self.argv = list(argv)
+        self.env = {name: value for name, value in env.items() if not name.startswith("RAY_")}
+        self.asked = False
+        self.nodes: list[Any] = []
+        self.echo = Echo(self.log(0))
+
+    def log(self, rank: int) -> str:
+        """The log file of a node."""
+        return f"{self.spec['logs']}{rank}.log"
+
+    def run(self) -> int:
+        """Training's exit status: of the first node that failed, else 0."""
+        import ray
+
+        try:
+            group = self._group()
+            if group is None:
+                return 143
+            self._start(group)
+            return self._watch()
+        except (ray.exceptions.RayError, Lost) as error:
+            say(f"the cluster failed: {type(error).__name__}: {str(error).strip().splitlines()[0]}")
+            self._stop()
+            return 1
+        finally:
+            self.echo.take()
+
+    def _group(self) -> Any:
+        """The placement group once its nodes are held; None if training is to stop before."""
+        from ray.util.placement_group import placement_group
+
+        count, bundle = int(self.spec["nodes"]), dict(self.spec["bundle"])
+        group = placement_group([bundle] * count, strategy="STRICT_SPREAD" if count > 1 else "PACK")
+        said_s = 0.0
+        while not group.wait(timeout_seconds=1):
+            if self.asked:
+                return None
+            if time.monotonic() - said_s > _WAITING_SAID_S:
+                said_s = time.monotonic()
+                say(f"waiting for {count} nodes with {bundle} each")
+        return group
+
+    def _start(self, group: Any) -> None:
+        import ray
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        from loopai_trainer.executors.node import Node, node_env
+
+        bundle = dict(self.spec["bundle"])
+        cpus, gpus = bundle.pop("CPU", 0), bundle.pop("GPU", 0)
+        memory = {"memory": bundle.pop("memory")} if "memory" in bundle else {}
+        for rank in range(int(self.spec["nodes"])):
+            place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)
+            options = {"num_cpus": cpus, "num_gpus": gpus, "resources": bundle, **memory}
+            self.nodes.append(ray.remote(Node).options(scheduling_strategy=place, **options).remote())
+        places = self._all("address")
+        port = ray.get(self.nodes[0].free_port.remote(), timeout=_NODE_ANSWER_S)
+        for rank, (address, host) in enumerate(places):
+            say(f"node {rank}: {host} ({address}), log {self.log(rank)}")
+        meeting = {"NNODES": str(len(places)), "MASTER_ADDR": str(places[0][0]), "MASTER_PORT": str(port)}
+        ray.get(
+            [
+                node.start.remote(
+                    self.argv, self.spec["cwd"], node_env(self.env, self.spec["cache"], rank, meeting), self.log(rank)
+                )
+                for rank, node in enumerate(self.nodes)
+            ],
+            timeout=_NODE_ANSWER_S,
+        )
+
+    def _watch(self) -> int:
+        while True:
+            codes = self._all("poll")
+            self.echo.take()
+            for rank in range(1, len(self.nodes)):
+                bound(self.log(rank))
+            failed = [(rank, code) for rank, code in enumerate(codes) if code]
+            if failed:
+                rank, code = failed[0]
+                say(f"node {rank} ended with exit status {code}; the others are stopped (its log: {self.log(rank)})")
+                self._stop()
+                return int(code)
+            if all(code == 0 for code in codes):
+                return 0
+            if self.asked:
+                say("asked to stop: all nodes are stopped")
+                self._stop()
+                return 143
+            time.sleep(_PAUSE_S)
+
+    def _all(self, name: str) -> list[Any]:
+        """The answers of all nodes. Raises Lost."""
+        import ray
+
+        answers = []
+        for rank, node in enumerate(self.nodes):
+            try:
+                answers.append(ray.get(getattr(node, name).remote(), timeout=_NODE_ANSWER_S))
+            except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
+                raise Lost(f"node {rank} is lost: {str(error).strip().splitlines()[0]}") from None
+        return answers
+
+    def _stop(self) -> None:
+        """TERM, grace, KILL on every node that still answers; the others' guards end theirs by themselves."""
+        import ray
+
+        asked = [node.stop.remote(_GRACE_S) for node in self.nodes]
+        for one in asked:
+            try:
+                ray.get(one, timeout=_GRACE_S + _NODE_ANSWER_S)
+            except ray.exceptions.RayError:
+                pass  # that node is gone, and with it what ran there
+
+
+class Echo:
+    """Copies what is appended to a node's log to this process's own output."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.offset = 0
+
+    def take(self) -> None:
+        """Copy what is new, then keep the file within its bounds."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.offset)
+                while piece := file.read(_PIECE):
+                    self.offset += len(piece)
+                    sys.stdout.buffer.write(piece)
+        except FileNotFoundError:
+            return
+        sys.stdout.buffer.flush()
+        if bound(self.path):
+            self.offset = 0
+
+
+def bound(path: str) -> bool:
+    """Copy a log that is too large to PATH.1 and empty it: its writer appends, and cannot be given another file."""
+    try:
+        if os.path.getsize(path) <= _LOG_BYTES:
+            return False
+        shutil.copyfile(path, path + ".1")
+        os.truncate(path, 0)
+    except OSError:
+        return False
+    return True
+
+
+def say(text: str) -> None:
+    """A line of the driver's own in training's output."""
+    sys.stdout.write(f"loopai-trainer: {text}\n")
+    sys.stdout.flush()
+
+
+def main(words: Sequence[str]) -> int:
+    """Connect to the cluster that RAY_ADDRESS names and run the command."""
+    import ray
+
+    driver = Driver(json.loads(words[0]), words[1:], os.environ)
+
+    def ask(*_: object) -> None:
+        driver.asked = True
+
+    # Before ray.init, which takes SIGTERM for itself if nobody has.
+    signal.signal(signal.SIGTERM, ask)
+    try:
+        ray.init(runtime_env={"py_executable": sys.executable}, log_to_driver=False, logging_level="warning")
+    except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
+        say(f"the cluster cannot be joined: {str(error).strip().splitlines()[0]}")
+        return 1
+    signal.signal(signal.SIGTERM, ask)
+    try:
+        return driver.run()
+    finally:
+        ray.shutdown()

@@ -1,0 +1,132 @@
+"""A real Ray cluster of two nodes on this host's loopback, ended by the identities of its own processes alone."""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from fakes.runs import TESTS, wait_for
+from loopai_trainer.host import processes
+
+HEAD, SECOND = "127.0.0.1", "127.0.0.2"
+UP_S = 180.0
+OBJECT_STORE_BYTES = 80_000_000
+
+
+class RayCluster:
+    """`ray` is the program of the environment that the cluster runs in. It has its own folder, ports and token."""
+
+    def __init__(self, ray: str) -> None:
+        self.ray = ray
+        self.root = Path(tempfile.mkdtemp(prefix="rj", dir="/tmp"))  # sockets lie below it: paths have to be short
+        self.token = self.root / "token"
+        self.token.write_text(secrets.token_hex(24))
+        self.gcs_port, self.dashboard_port = free_port(), free_port()
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def address(self) -> str:
+        """Of the job server."""
+        return f"http://{HEAD}:{self.dashboard_port}"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What whoever uses the cluster needs."""
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token), "GLOO_SOCKET_IFNAME": "lo"}
+
+    def up(self) -> "RayCluster":
+        """Start both nodes and wait until the job server answers and knows them."""
+        head = [f"--node-ip-address={HEAD}", "--head", f"--port={self.gcs_port}", "--include-dashboard=true"]
+        head += [f"--dashboard-host={HEAD}", f"--dashboard-port={self.dashboard_port}", f"--temp-dir={self.root}/r"]
+        head += [f"--ray-client-server-port={free_port()}", "--no-monitor"]
+        self._start("head", head)
+        wait_for(lambda: self._answers(HEAD, self.dashboard_port), UP_S)
+        self._start("second", [f"--node-ip-address={SECOND}", f"--address={HEAD}:{self.gcs_port}"])
+        wait_for(lambda: "2 nodes" in self._nodes(), UP_S)
+        return self
+
+    def _start(self, name: str, words: list[str]) -> None:
+        own = ["--num-cpus=6", "--num-gpus=1", f"--object-store-memory={OBJECT_STORE_BYTES}", "--disable-usage-stats"]
+        own += [f"--dashboard-agent-listen-port={free_port()}", "--min-worker-port=0", "--max-worker-port=0"]
+        env = {
+            **{key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ},
+            **self.environ,
+            "HOME": str(self.root),
+            "PYTHONPATH": os.pathsep.join((str(TESTS), str(TESTS / "fakes" / "site"))),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
+            "RAY_prestart_worker_first_driver": "0",
+            "OMP_NUM_THREADS": "1",
+        }
+        with open(self.root / f"{name}.log", "wb") as log:
+            self.started.append(
+                subprocess.Popen(
+                    [self.ray, "start", "--block", *own, *words],
+                    env=env,
+                    cwd=self.root,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
+
+    def _answers(self, host: str, port: int) -> bool:
+        assert self.started[-1].poll() is None, (self.root / "head.log").read_text()
+        with socket.socket() as client:
+            client.settimeout(1.0)
+            return client.connect_ex((host, port)) == 0
+
+    def _nodes(self) -> str:
+        python = os.path.join(os.path.dirname(self.ray), "python")
+        code = "import ray, os; ray.init(logging_level='error'); print(len(ray.nodes()), 'nodes'); ray.shutdown()"
+        env = {**os.environ, **self.environ, "RAY_ADDRESS": f"{HEAD}:{self.gcs_port}", "HOME": str(self.root)}
+        done = subprocess.run([python, "-c", code], env=env, capture_output=True, text=True, check=False)
+        return done.stdout
+
+    def processes(self) -> list[Any]:
+        """All living processes whose command line or environment names this cluster's folder."""
+        mark = str(self.root).encode()
+        found = []
+        for name in os.listdir("/proc"):
+            if name.isdigit() and int(name) != os.getpid() and mark in words_of(name):
+                identity = processes.identify(int(name))
+                if identity is not None:
+                    found.append(identity)
+        return found
+
+    def kill_head(self) -> None:
+        """SIGKILL to the head's own processes: its GCS, its raylet, its job server."""
+        names = (b"gcs_server", b"raylet", b"dashboard")
+        first = processes.descendants(processes.identify(self.started[0].pid))
+        for one in first:
+            if any(name in words_of(str(one["pid"])) for name in names):
+                processes.send(one, 9)
+
+    def down(self) -> None:
+        """End everything of it, then take its folder away."""
+        processes.terminate(self.processes, grace_s=10.0)
+        for one in self.started:
+            one.wait()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def words_of(pid: str) -> bytes:
+    """Command line and environment; empty for a process that has ended or is somebody else's."""
+    found = b""
+    for name in ("cmdline", "environ"):
+        try:
+            found += Path("/proc", pid, name).read_bytes()
+        except OSError:
+            return found
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind((HEAD, 0))
+        return int(server.getsockname()[1])

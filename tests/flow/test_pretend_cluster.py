@@ -1,0 +1,165 @@
+"""A worker that was submitted elsewhere: lock and bytes taken there, told apart from dead ones by the job server."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from fakes.runs import answer, kill, wait_for
+
+from loopai_trainer import executors
+from loopai_trainer.worker.observe import observe, read_exit
+
+pytestmark = pytest.mark.flow
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch):
+    """To this process too, which looks at runs."""
+    monkeypatch.setitem(executors._TABLE, "pretend_cluster", "fakes.pretend_cluster")
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """The folder that is the cluster."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def submitted(prepare, cluster):
+    """Prepared runs whose plan names that cluster."""
+
+    def make(version_id="v1", **options):
+        launch = {"executor": "pretend_cluster", "address": str(cluster), "interpreter": sys.executable}
+        launch |= {"devices": "", "nodes": 1, "nproc_per_node": 1, "env": {}, "pass_env": []}
+        return prepare(version_id, loopai={"launch": launch}, **options)
+
+    return make
+
+
+@pytest.fixture
+def held(submitted, tmp_path):
+    """A run whose training waits at its end for the file to go."""
+    hold = tmp_path / "hold"
+    hold.touch()
+    run = submitted(hold_file=str(hold))
+    caller = run.start()
+    wait_for(lambda: run.state().get("current_step") == 3)
+    return run, caller, hold
+
+
+def test_a_run_from_submission_to_its_result(submitted, cluster):
+    run = submitted()
+    code, document = answer(run.start())
+    assert (code, document["status"]) == (0, "completed"), document
+    state = run.state()
+    assert state["executor"]["name"] == "pretend_cluster"
+    assert state["executor"]["handle"] == f"{cluster} v1"
+    assert state["executor"]["locks_reach"] is True
+    assert state["executor"]["host"] == os.uname().nodename
+    placed = json.loads(json.loads(Path(run.run.launch_request).read_text())["env"]["PLACED"])
+    assert placed["joins"] == ""
+    assert placed["logs"].endswith("/v1/train-node-")
+    assert run.starts == 1
+
+
+def test_a_changed_input_is_refused_before_the_approval_is_used(submitted):
+    run = submitted()
+    Path(run.run.path, "train.jsonl").write_text("{}\n")
+    assert answer(run.start())[0] == 6
+    assert not os.path.exists(run.run.approval)
+
+
+def test_an_unreachable_cluster_starts_nothing(submitted, cluster):
+    run = submitted()
+    (cluster / "unreachable").touch()
+    code, document = answer(run.start())
+    assert (code, document["error"]["code"]) == (9, "CLUSTER_UNREACHABLE")
+    assert not os.path.exists(run.run.approval)
+    (cluster / "unreachable").unlink()
+    assert run.run_to_end()[0] == 0
+
+
+def test_a_second_call_attaches_and_a_killed_caller_changes_nothing(held):
+    run, caller, hold = held
+    again = run.start()
+    caller.kill()
+    caller.communicate()
+    hold.unlink()
+    assert answer(again)[0] == 0
+    assert run.starts == 1
+
+
+def test_cancel(held):
+    run, caller, _ = held
+    code, document = answer(run.call("cancel", run.run.path, "--json"))
+    assert (code, document["status"]) == (0, "cancelled")
+    assert answer(caller)[0] == 13
+    assert run.living() == []
+
+
+def test_a_killed_worker_leaves_an_orphan_that_is_adopted_here(held):
+    run, caller, hold = held
+    kill(run.state()["worker"])
+    code, document = answer(caller)
+    assert (code, document["error"]["code"]) == (8, "ORPHANED_TRAINING")
+    adopting = run.call("recover", run.run.path, "--adopt", "--json")
+    wait_for(lambda: run.locked() == (True, True))
+    hold.unlink()
+    assert answer(adopting)[1]["status"] == "completed"
+    assert run.starts == 1
+
+
+def test_a_head_that_is_gone_is_unknown_until_the_run_directory_says_more(held, cluster):
+    run, caller, hold = held
+    worker = run.state()["worker"]
+    (cluster / "unreachable").touch()
+    assert run.status == "running"  # its lock is seen
+    kill(worker)
+    wait_for(lambda: run.status == "unknown")
+    code, document = answer(run.call("status", run.run.path, "--json"))
+    assert (document["status"], document["data"]["error"]["code"]) == ("unknown", "CLUSTER_UNREACHABLE")
+    assert observe(run.run).verdict.goes_on
+    code, document = answer(run.call("wait", run.run.path, "--timeout", "0.3", "--json"))
+    assert code == 75
+    hold.unlink()
+    wait_for(lambda: read_exit(run.run))
+    # Training ended well, so the call that finishes it finds a completed run.
+    assert answer(caller)[1]["status"] == "completed"
+
+
+def test_a_job_that_ends_before_training_is_told_and_may_be_tried_again(submitted, cluster):
+    run = submitted()
+    (cluster / "refuses").touch()
+    code, document = answer(run.start())
+    assert (code, document["error"]["code"]) == (11, "JOB_FAILED"), document
+    assert "says nothing" in document["error"]["detail"]
+    assert run.status == "failed"
+    (cluster / "refuses").unlink()
+    code, document = run.run_to_end()
+    assert (code, document["status"]) == (0, "completed"), document
+    assert run.state()["executor"]["handle"].endswith(" v1.2")
+    assert sorted(one.name for one in cluster.glob("v1*.json")) == ["v1.2.json", "v1.json"]
+
+
+def test_a_job_of_another_attempt_starts_nothing(submitted, cluster):
+    """One that was held up while another one was submitted in its place."""
+    run = submitted()
+    assert run.run_to_end()[0] == 0
+    from fakes.pretend_cluster import EXECUTOR
+
+    code = "import sys; from loopai_trainer.worker.submitted import main; sys.exit(main(sys.argv[1:]))"
+    words = (run.run.path, "v1", run.run.task.path, run.sha256, "pretend_cluster", f"{cluster} v1.7")
+    said = EXECUTOR.ask([sys.executable, "-P", "-c", code, *words], str(cluster), "", run.env, 60.0)
+    assert "v1.7" in said and "names" in said
+    assert run.starts == 1
+
+
+def test_sigterm_to_the_job_is_a_request_to_cancel(held):
+    run, caller, _ = held
+    kill(run.state()["worker"], signal.SIGTERM)
+    assert answer(caller)[0] == 13

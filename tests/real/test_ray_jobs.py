@@ -1,0 +1,213 @@
+"""A real Ray cluster of two nodes on loopback: the stand-in, real LLaMA-Factory over both, real verl with two ranks."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+from fakes.cli import start, trainer
+from fakes.ray_cluster import RayCluster
+from fakes.runs import PreparedRun, answer, kill, wait_for
+
+from loopai_trainer.worker.observe import observe, read_exit
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(
+        find_spec("ray") is None, reason="needs Ray beside the tests: pip install 'loopai-trainer[ray]'"
+    ),
+]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LONG_S = 600.0
+
+
+@pytest.fixture(scope="module")
+def cluster(verl_env: str) -> Iterator[RayCluster]:
+    made = RayCluster(f"{verl_env}/bin/ray")
+    try:
+        yield made.up()
+    finally:
+        made.down()
+
+
+def stand_in(cluster: RayCluster, root: Path, nodes: int = 1, version: str = "v1", **options) -> PreparedRun:
+    launch = {"executor": "ray_jobs", "address": cluster.address, "interpreter": sys.executable}
+    launch |= {"resources": {"CPU": 1}, "devices": "", "nodes": nodes, "nproc_per_node": 1, "env": {}, "pass_env": []}
+    run = PreparedRun(root, version, loopai={"launch": launch}, **options)
+    run.extra_env = cluster.environ
+    return run
+
+
+def step_3(run: PreparedRun) -> bool:
+    return run.state().get("current_step") == 3
+
+
+def test_a_job_from_submission_to_its_result(cluster, tmp_path):
+    run = stand_in(cluster, tmp_path, nodes=2)
+    code, document = answer(run.start(), LONG_S)
+    assert (code, document["status"]) == (0, "completed"), document
+    assert run.starts == 2  # one a node
+    state = run.state()
+    assert state["executor"]["handle"] == f"{cluster.address} v1"
+    assert state["executor"]["locks_reach"] is True
+    assert "steps 3" in Path(run.run.train_log).read_text()
+    for rank in (0, 1):
+        assert "steps 3" in Path(f"{run.run.node_log_stem}{rank}.log").read_text()
+    # Asked from a second process, after the job has ended: the run directory alone says how.
+    assert answer(run.call("status", run.run.path, "--json"))[1]["status"] == "completed"
+    assert run.run_to_end()[0] == 0
+    assert run.starts == 2
+
+
+def test_attach_caller_killed_and_cancel(cluster, tmp_path):
+    hold = tmp_path / "hold"
+    hold.touch()
+    run = stand_in(cluster, tmp_path, nodes=2, version="v2", hold_file=str(hold), helper_s=600.0)
+    first = run.start()
+    wait_for(lambda: step_3(run), LONG_S)
+    first.kill()
+    first.communicate()
+    second = run.start()  # attaches
+    code, document = answer(run.call("status", run.run.path, "--json"))
+    assert document["status"] == "running"
+    code, document = answer(run.call("cancel", run.run.path, "--json"), LONG_S)
+    assert (code, document["status"]) == (0, "cancelled")
+    assert answer(second, LONG_S)[0] == 13
+    assert run.living() == []
+    assert run.starts == 2
+
+
+def test_the_first_failure_stops_all_nodes(cluster, tmp_path):
+    run = stand_in(cluster, tmp_path, nodes=2, version="v3", stop_at=2, exit_code=3, helper_s=600.0)
+    code, document = answer(run.start(), LONG_S)
+    assert (code, document["status"]) == (11, "failed")
+    assert "stand-in failure" in json.dumps(document)
+    assert run.living() == []
+
+
+def test_a_killed_worker_leaves_an_orphan_that_is_ended_here(cluster, tmp_path):
+    hold = tmp_path / "hold"
+    hold.touch()
+    run = stand_in(cluster, tmp_path, version="v4", hold_file=str(hold))
+    caller = run.start()
+    wait_for(lambda: step_3(run), LONG_S)
+    kill(run.state()["worker"])
+    code, document = answer(caller, LONG_S)
+    assert (code, document["error"]["code"]) == (8, "ORPHANED_TRAINING")
+    code, document = answer(run.call("recover", run.run.path, "--adopt", "--wait-timeout", "1", "--json"), LONG_S)
+    assert code == 75
+    hold.unlink()
+    assert answer(run.call("wait", run.run.path, "--json"), LONG_S)[1]["status"] == "completed"
+
+
+def test_what_a_cluster_refuses_costs_no_approval(cluster, tmp_path):
+    run = stand_in(cluster, tmp_path, nodes=3, version="v5")
+    code, document = answer(run.start(), LONG_S)
+    assert (code, document["error"]["code"]) == (9, "CLUSTER_TOO_SMALL"), document
+    run = stand_in(cluster, tmp_path, version="v6")
+    text = Path(run.run.config).read_text().replace(sys.executable, "/no/such/python")
+    refused = PreparedRun(tmp_path, "v7", loopai={"launch": yaml.safe_load(text)["loopai"]["launch"]})
+    refused.extra_env = cluster.environ
+    code, document = answer(refused.start(), LONG_S)
+    assert (code, document["error"]["code"]) == (9, "INTERPRETER_UNFIT"), document
+    without = stand_in(cluster, tmp_path, version="v8")
+    without.extra_env = {"RAY_AUTH_MODE": "disabled"}
+    code, document = answer(without.start(), LONG_S)
+    assert (code, document["error"]["code"]) == (9, "CLUSTER_REFUSED"), document
+    assert [os.path.exists(one.run.approval) for one in (run, refused, without)] == [False] * 3
+
+
+def test_llamafactory_over_both_nodes(cluster, lf_env, tmp_path):
+    model, data = tmp_path / "model", tmp_path / "data.jsonl"
+    make = [f"{lf_env}/bin/python", str(EXAMPLES / "make_tiny_model.py"), str(model)]
+    subprocess.run(make, check=True, capture_output=True)
+    subprocess.run([sys.executable, str(EXAMPLES / "make_bilingual_data.py"), str(data)], check=True)
+    environ = users(tmp_path) | cluster.environ
+    words = ["prepare", "--dataset", data, "--model", model, "--template", "cpu_smoke_full", "--env", lf_env]
+    words += ["--task-description", "SFT", "--config-mode", "template", "--output-dir", tmp_path / "out"]
+    words += ["--executor", "ray_jobs", "--ray-address", cluster.address, "--nodes", "2", "--version-id", "both"]
+    prepared = trainer(*words, **environ)
+    assert prepared.code == 0, prepared.out + prepared.err
+    launch = yaml.safe_load(prepared.data["config_yaml"])["loopai"]["launch"]
+    assert (launch["executor"], launch["address"], launch["nodes"]) == ("ray_jobs", cluster.address, 2)
+    assert prepared.data["summary"]["world_size"] == 2
+    ended = trainer("run-prepared", prepared.data["config_path"], "--sha256", prepared.data["config_sha256"], **environ)
+    assert (ended.code, ended.answer["status"]) == (0, "completed"), ended.out + ended.err
+    folder = Path(prepared.data["run_dir"])
+    log = (folder / "train.log").read_text()
+    assert "num nodes: 2, node rank: 0" in log
+    assert "num nodes: 2, node rank: 1" in (folder / "train-node-1.log").read_text()
+    assert (folder / "checkpoints" / "model.safetensors").exists()
+
+
+def test_verl_with_two_ranks_on_two_nodes(cluster, verl_env, tmp_path):
+    model, data = tmp_path / "model", tmp_path / "sums.jsonl"
+    make = [f"{verl_env}/bin/python", str(EXAMPLES / "make_tiny_model.py"), str(model)]
+    subprocess.run(make, check=True, capture_output=True)
+    subprocess.run([sys.executable, str(EXAMPLES / "make_grpo_data.py"), str(data)], check=True)
+    environ = users(tmp_path) | cluster.environ
+    words = [
+        "prepare",
+        "--framework",
+        "verl",
+        "--stage",
+        "grpo",
+        "--dataset",
+        data,
+        "--env",
+        verl_env,
+        "--model",
+        model,
+    ]
+    words += ["--template", "verl_grpo_cpu_smoke", "--config-mode", "template", "--task-description", "Add two numbers"]
+    words += ["--reward-mode", "custom", "--reward-function", EXAMPLES / "digit_reward.py", "--validation-ratio", "0.2"]
+    words += ["--executor", "ray_jobs", "--ray-address", cluster.address, "--nodes", "2", "--version-id", "both"]
+    prepared = trainer(*words, "--output-dir", tmp_path / "out", **environ)
+    assert prepared.code == 0, prepared.out + prepared.err
+    plan = yaml.safe_load(prepared.data["config_yaml"])
+    assert plan["trainer"]["nnodes"] == 2
+    calling = start("run-prepared", prepared.data["config_path"], "--sha256", prepared.data["config_sha256"], **environ)
+    out, err = calling.communicate(timeout=900)
+    document = json.loads(out)
+    assert (calling.returncode, document["status"]) == (0, "completed"), out + err
+    actor = Path(document["data"]["best_checkpoint"]["path"]) / "actor"
+    assert {f"model_world_size_2_rank_{rank}.pt" for rank in (0, 1)} <= {one.name for one in actor.iterdir()}
+    assert document["data"]["update_model_path"]
+
+
+def test_a_head_that_is_killed_is_unknown_and_then_failed(verl_env, tmp_path):
+    """Last of all: it costs the cluster."""
+    cluster = RayCluster(f"{verl_env}/bin/ray")
+    try:
+        cluster.up()
+        hold = tmp_path / "hold"
+        hold.touch()
+        run = stand_in(cluster, tmp_path, nodes=2, version="v9", hold_file=str(hold))
+        caller = run.start()
+        wait_for(lambda: step_3(run), LONG_S)
+        seen: set[str] = set()
+        cluster.kill_head()
+
+        def ended() -> bool:
+            seen.add(observe(run.run).verdict.status)
+            return read_exit(run.run) is not None
+
+        wait_for(ended, LONG_S)
+        code, document = answer(caller, LONG_S)
+        assert document["status"] == "failed", document
+        assert code == 11
+        assert "completed" not in seen
+        assert "unknown" in seen, seen
+        assert run.living() == []
+    finally:
+        cluster.down()
+
+
+def users(root: Path) -> dict[str, str]:
+    return {f"LOOPAI_TRAINER_{kind}_DIR": str(root / kind.lower()) for kind in ("STATE", "CACHE", "CONFIG")}

@@ -1,0 +1,139 @@
+"""The driver over stand-in actors: real commands below real guards, on one host."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from fakes.ray_nodes import RayNodes
+
+from loopai_trainer.executors.ray_jobs import driver
+
+SAY = "import os; print(os.environ['NODE_RANK'], os.environ['NNODES'], os.environ['MASTER_ADDR'], os.environ['HOME'])"
+FAIL_1 = """
+import os, sys, time
+if os.environ["NODE_RANK"] == "1":
+    sys.exit(7)
+time.sleep(300)
+"""
+SLEEP = "import time; print('up', flush=True); time.sleep(300)"
+
+
+@pytest.fixture
+def nodes(monkeypatch):
+    made = RayNodes()
+    made.install(monkeypatch)
+    monkeypatch.setattr(driver, "_GRACE_S", 1.0)
+    monkeypatch.setattr(driver, "_PAUSE_S", 0.02)
+    yield made
+    for actor in made.actors:
+        actor.stop(0.0)
+
+
+@pytest.fixture
+def drive(nodes, tmp_path):
+    def make(code, count=2, **bundle):
+        spec = {"nodes": count, "bundle": bundle or {"CPU": 1.0}, "cwd": str(tmp_path)}
+        spec |= {"logs": f"{tmp_path}/train-node-", "cache": f"{tmp_path}/cache", "tmp": ""}
+        env = {"PATH": os.environ["PATH"], "HOME": f"{tmp_path}/cache", "RAY_ADDRESS": "x"}
+        return driver.Driver(spec, [sys.executable, "-I", "-S", "-c", code], env)
+
+    return make
+
+
+def test_one_command_a_node(drive, nodes, tmp_path, capfdbinary):
+    bundle = {"CPU": 4.0, "GPU": 2.0, "memory": 1e9, "rack": 1.0}
+    assert drive(SAY, **bundle).run() == 0
+    assert nodes.groups == [([bundle] * 2, "STRICT_SPREAD")]
+    first, second = nodes.options
+    assert {name: first[name] for name in ("num_cpus", "num_gpus", "memory", "resources")} == {
+        "num_cpus": 4.0,
+        "num_gpus": 2.0,
+        "memory": 1e9,
+        "resources": {"rack": 1.0},
+    }
+    assert [one["scheduling_strategy"]["placement_group_bundle_index"] for one in (first, second)] == [0, 1]
+    said = f"0 2 127.0.0.1 {tmp_path}/cache\n"
+    assert Path(tmp_path, "train-node-0.log").read_text() == said
+    assert Path(tmp_path, "train-node-1.log").read_text() == f"1 2 127.0.0.1 {tmp_path}/cache/node-1\n"
+    out = capfdbinary.readouterr().out.decode()
+    assert said in out  # rank 0's output is the driver's own
+    assert "cache/node-1" not in out
+
+
+def test_one_node_needs_no_spread(drive, nodes):
+    assert drive("pass", count=1).run() == 0
+    assert nodes.groups[0][1] == "PACK"
+
+
+def test_the_first_failure_stops_all(drive, nodes, capsys):
+    assert drive(FAIL_1).run() == 7
+    assert [actor.poll() for actor in nodes.actors] == [128 + signal.SIGTERM, 7]
+    assert "node 1 ended with exit status 7" in capsys.readouterr().out
+
+
+def test_a_lost_node_stops_the_others(drive, nodes, capsys, monkeypatch):
+    one = drive(SLEEP)
+
+    def lose(_):
+        nodes.lost.add(1)
+
+    monkeypatch.setattr(driver.time, "sleep", lose)
+    status = one.run()
+    monkeypatch.undo()
+    assert status == 1
+    assert nodes.actors[0].poll() == 128 + signal.SIGTERM
+    assert "node 1 is lost: the actor died" in capsys.readouterr().out
+
+
+def test_a_wish_to_stop_stops_all(drive, nodes):
+    one = drive(SLEEP)
+    one.asked = True
+    assert one.run() == 143
+    assert [actor.poll() for actor in nodes.actors] == [128 + signal.SIGTERM] * 2
+
+
+def test_nodes_are_waited_for_until_somebody_asks_to_stop(drive, nodes, capsys):
+    nodes.ready = [False, False, True]
+    assert drive("pass").run() == 0
+    assert "waiting for 2 nodes" in capsys.readouterr().out
+    nodes.ready = [False]
+    one = drive("pass")
+    one.asked = True
+    assert one.run() == 143
+    assert len(nodes.actors) == 2  # of the first run
+
+
+def test_a_cluster_that_cannot_be_joined(nodes, monkeypatch, capsys):
+    nodes.join_error = ConnectionError("refused\nlong text")
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert driver.main([json.dumps({"logs": "/none"}), "prog"]) == 1
+    assert "cannot be joined: refused\n" in capsys.readouterr().out
+
+
+def test_main_leaves_the_cluster_behind(nodes, monkeypatch, tmp_path):
+    handlers = []
+    monkeypatch.setattr(signal, "signal", lambda number, handler: handlers.append(handler))
+    spec = {"nodes": 1, "bundle": {"CPU": 1.0}, "cwd": str(tmp_path), "logs": f"{tmp_path}/n", "cache": "/c", "tmp": ""}
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert driver.main([json.dumps(spec), sys.executable, "-c", "pass"]) == 0
+    assert nodes.closed == 1
+    assert len(handlers) == 2
+
+
+def test_a_log_is_kept_within_bounds(tmp_path, monkeypatch, capfdbinary):
+    monkeypatch.setattr(driver, "_LOG_BYTES", 10)
+    path = tmp_path / "log"
+    echo = driver.Echo(str(path))
+    echo.take()  # it is not there yet
+    with open(path, "ab", buffering=0) as writer:
+        writer.write(b"twelve bytes")
+        echo.take()
+        assert (tmp_path / "log.1").read_bytes() == b"twelve bytes"
+        assert path.read_bytes() == b""
+        writer.write(b"more")
+        echo.take()
+    assert capfdbinary.readouterr().out == b"twelve bytesmore"
+    assert not driver.bound(str(tmp_path / "none"))

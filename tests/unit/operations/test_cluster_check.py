@@ -1,0 +1,148 @@
+"""What a cluster is asked before an approval is used up, and what is made of its answer."""
+
+import json
+import sys
+
+import pytest
+from fakes.runs import PreparedRun
+
+from loopai_trainer import executors
+from loopai_trainer.errors import HostUnfit, InputChanged
+from loopai_trainer.host import locks
+from loopai_trainer.operations import cluster_check, cluster_probe
+from loopai_trainer.rules import plan as plans
+from loopai_trainer.version import __version__
+
+LAUNCH = {
+    **{"executor": "ray_jobs", "address": "http://head:8265", "interpreter": "/py", "resources": {"CPU": 1}},
+    **{"devices": "", "nodes": 2, "nproc_per_node": 1, "env": {}, "pass_env": []},
+}
+
+
+class Asked:
+    """Answers with a log, and remembers the question."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def submit(self):
+        raise AssertionError("the check submits nothing")
+
+    def ask(self, argv, address, submission_id, environ, limit_s):
+        self.argv, self.address, self.name = argv, address, submission_id
+        return self.log
+
+
+@pytest.fixture
+def prepared(tmp_path):
+    return PreparedRun(tmp_path, loopai={"launch": LAUNCH})
+
+
+def plan_of(prepared):
+    with open(prepared.run.config, "rb") as file:
+        return plans.read(file.read(), prepared.run.config)
+
+
+def answered(**values):
+    answer = {"ok": True, "locks_reach": True, "nodes": [], "error": None, **values}
+    return f"Ray says something\n{cluster_probe.MARK}{json.dumps(answer)}\nand more\n"
+
+
+def check(prepared, monkeypatch, log):
+    asked = Asked(log)
+    monkeypatch.setattr(executors, "get", lambda name: asked)
+    return cluster_check.check(prepared.run, plan_of(prepared), {}), asked
+
+
+@pytest.mark.parametrize("reach", [True, False])
+def test_the_question_and_a_good_answer(prepared, monkeypatch, reach):
+    found, asked = check(prepared, monkeypatch, answered(locks_reach=reach))
+    assert found is reach
+    assert asked.argv[:3] == ["/py", "-P", "-c"]
+    assert asked.argv[4:] == [prepared.run.path, "v1", prepared.run.task.path, prepared.sha256, __version__]
+    assert asked.address == "http://head:8265"
+    assert asked.name.startswith("v1-check-")
+
+
+def test_what_is_refused_there_is_refused_here(prepared, monkeypatch):
+    problem = {"severity": "error", "code": "INPUT_CHANGED", "where": "config", "message": "m", "line": None}
+    error = {"type": "InputChanged", "code": "INPUT_CHANGED", "detail": "train changed", "hint": "h"}
+    with pytest.raises(InputChanged, match="on the cluster: train changed") as raised:
+        check(prepared, monkeypatch, answered(ok=False, error={**error, "problems": [problem]}))
+    assert raised.value.exit_code == 6
+    assert raised.value.problems[0].message == "m"
+
+
+@pytest.mark.parametrize("kind", ["NoSuchError", "EXIT_OK", None])
+def test_a_refusal_of_an_unknown_kind_is_one_all_the_same(prepared, monkeypatch, kind):
+    with pytest.raises(HostUnfit):
+        check(prepared, monkeypatch, answered(error={"type": kind, "code": "X", "detail": "d"}))
+
+
+@pytest.mark.parametrize("log", ["", "sh: 1: /py: not found\n\n", f"{cluster_probe.MARK}{{", f"{cluster_probe.MARK}[]"])
+def test_no_answer_is_an_unfit_interpreter(prepared, monkeypatch, log):
+    with pytest.raises(HostUnfit, match="/py") as raised:
+        check(prepared, monkeypatch, log)
+    assert raised.value.code == "INTERPRETER_UNFIT"
+    assert ("not found" in raised.value.message) is ("not found" in log)
+
+
+def test_executors_of_this_host_are_not_asked(tmp_path):
+    run = PreparedRun(tmp_path)
+    assert cluster_check.check(run.run, plan_of(run), {}) is True
+
+
+class TestProbe:
+    @pytest.fixture(autouse=True)
+    def stand_in(self, monkeypatch):
+        from fakes.backend import BACKEND
+
+        monkeypatch.setattr(cluster_probe.backends, "get", lambda *_: BACKEND)
+        monkeypatch.setattr(cluster_probe.inputs, "verify", lambda *_: None)
+        monkeypatch.setattr(cluster_probe, "_nodes", lambda plan, run: ["a", "b"])
+
+    def probe(self, prepared, capsys, version=__version__, sha256=None):
+        words = [prepared.run.path, "v1", prepared.run.task.path, sha256 or prepared.sha256, version]
+        assert cluster_probe.main(words) == 0
+        return cluster_check.read_answer(capsys.readouterr().out, "/py")
+
+    def test_a_good_plan(self, prepared, capsys):
+        assert self.probe(prepared, capsys) == {"ok": True, "locks_reach": False, "nodes": ["a", "b"], "error": None}
+
+    def test_a_lock_that_is_held_elsewhere_is_seen(self, prepared, capsys):
+        import os
+
+        fd = locks.try_exclusive(prepared.run.run_lock)
+        try:
+            assert self.probe(prepared, capsys)["locks_reach"] is True
+        finally:
+            os.close(fd)
+
+    def test_another_version_of_this_program(self, prepared, capsys):
+        error = self.probe(prepared, capsys, version="0.0.0")["error"]
+        assert error["code"] == "CLUSTER_DIFFERS"
+        assert sys.executable in error["hint"]
+
+    def test_another_plan(self, prepared, capsys):
+        assert self.probe(prepared, capsys, sha256="0" * 64)["error"]["type"] == "PlanChanged"
+
+
+def test_what_a_node_sees(prepared, tmp_path):
+    assert cluster_probe.seen(prepared.run.config, sys.executable) == {
+        "sha256": prepared.sha256,
+        "version": __version__,
+        "python": True,
+    }
+    found = cluster_probe.seen(str(tmp_path / "none"), str(tmp_path / "none"))
+    assert (found["sha256"], found["python"]) == ("(No such file or directory)", False)
+
+
+def test_nodes_that_could_train():
+    def node(name, alive=True, **resources):
+        return {"NodeID": name, "Alive": alive, "Resources": resources}
+
+    nodes = [node("c", CPU=8), node("b", CPU=8, GPU=1), node("a", CPU=8, GPU=4), node("d", alive=False, CPU=8, GPU=8)]
+    bundle = {"CPU": 4.0, "GPU": 1.0}
+    assert [one["NodeID"] for one in cluster_probe.fitting_nodes(nodes, bundle)] == ["a", "b"]
+    assert [one["NodeID"] for one in cluster_probe.fitting_nodes(nodes, {"CPU": 4.0})] == ["a", "b", "c"]
+    assert cluster_probe.fitting_nodes(nodes, {"moon": 1.0}) == []
