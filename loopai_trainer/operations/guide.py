@@ -60,6 +60,17 @@ def prefill(request: sources.Request, task_type: str | None = None) -> dict[str,
     return _data(_Guide(request, resolved, language, messages.speaker(language)), task_type)
 
 
+def fields(request: sources.Request) -> dict[str, Any]:
+    """What `prepare` answers of it in a task's state; nothing for a resumed run, which asks for no settings."""
+    if request.resume is not None:
+        return {}
+    try:
+        found = prefill(request)
+    except TrainerError as error:
+        found = refused(error)
+    return {"trainer_prefill_guide": found, "trainer_missing_fields": found["missing_fields"]}
+
+
 def refused(error: TrainerError, task_type: str | None = None) -> dict[str, Any]:
     """The same shape for settings that cannot even be resolved; `error` is the common error shape."""
     lists = ("missing_fields", "user_required_fields", "auto_filled_fields", "examples", "warnings")

@@ -17,6 +17,7 @@ from loopai_trainer.operations import (
     approval_policy,
     approvals,
     backend_environment,
+    guide,
     inheritance,
     model_input,
     plan_notes,
@@ -64,9 +65,10 @@ class _Parts(NamedTuple):
 
 def prepare(request: sources.Request, progress: Progress | None = None) -> Answer:
     """Validate everything, write snapshots and the final YAML. Raises a TrainerError with all problems found."""
-    with stored_task.told_of_refusal(lambda: sources.task_address(request), request.environ):
+    environ = request.environ
+    with stored_task.told_of_refusal(lambda: sources.task_address(request), environ, lambda: guide.fields(request)):
         answer, settings = _prepared(request, progress)
-    return stored_task.note_prepared(answer, settings, request.environ)
+    return stored_task.note_prepared(answer, settings, environ, lambda: guide.fields(request))
 
 
 def _prepared(request: sources.Request, progress: Progress | None) -> tuple[Answer, Settings]:

@@ -6,7 +6,7 @@ Read are the trainer section and `mapping_results` of constructor and obtainer, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -16,6 +16,9 @@ from loopai_trainer.operations.answer import Answer, error_json, failure, proble
 from loopai_trainer.records import Field, Problem, Settings
 from loopai_trainer.rules import secrets, task_fields, wrapped, yaml_text
 from loopai_trainer.rules import settings as rules
+
+Guide = Callable[[], Mapping[str, Any]]
+"""The prefill guide as fields of the task, made only if there is a store to write it into."""
 
 _LABEL = "task store trainer"
 _AGENTS = ("constructor", "obtainer")
@@ -133,7 +136,7 @@ def _without_store(environ: Mapping[str, str]) -> Iterator[Problem]:
 
 
 @contextmanager
-def told_of_refusal(find: Any, environ: Mapping[str, str]) -> Iterator[None]:
+def told_of_refusal(find: Any, environ: Mapping[str, str], guide: Guide) -> Iterator[None]:
     """Writes into the store why a prepare was refused. `find()`: the task's address.
 
     The refusal passes through; a store that cannot be written is no second one.
@@ -142,17 +145,18 @@ def told_of_refusal(find: Any, environ: Mapping[str, str]) -> Iterator[None]:
         yield
     except TrainerError as error:
         if not isinstance(error, TaskStoreError):
-            _note_refusal(find, error, environ)
+            _note_refusal(find, error, environ, guide)
         raise
 
 
-def _note_refusal(find: Any, error: TrainerError, environ: Mapping[str, str]) -> None:
+def _note_refusal(find: Any, error: TrainerError, environ: Mapping[str, str], guide: Guide) -> None:
     try:
         there = find()
         if there.path and there.task_id:
             envelope = failure("prepare", error).envelope()
             fields = {
                 **task_fields.refused(error_json(error)),
+                **guide(),
                 "trainer_result": envelope,
                 "trainer_last_error": envelope["error"],
             }
@@ -161,7 +165,7 @@ def _note_refusal(find: Any, error: TrainerError, environ: Mapping[str, str]) ->
         pass  # the first refusal says what there is to do
 
 
-def note_prepared(answer: Answer, settings: Settings, environ: Mapping[str, str]) -> Answer:
+def note_prepared(answer: Answer, settings: Settings, environ: Mapping[str, str], guide: Guide) -> Answer:
     """The answer of a good prepare, whose fields are in the store now; else with a warning that says why not."""
     path, task_id = settings.text("db_path"), settings.text("task_id")
     if not path or settings.origin("task_id") == "default" or answer.data is None:
@@ -172,6 +176,7 @@ def note_prepared(answer: Answer, settings: Settings, environ: Mapping[str, str]
     envelope = answer.envelope()
     fields = {
         **task_fields.prepared(run, config, data["counts"]),
+        **guide(),
         "trainer_result": envelope,
         "trainer_last_error": envelope["error"],
     }

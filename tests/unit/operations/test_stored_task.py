@@ -233,6 +233,7 @@ def test_prepare_writes_its_fields_back(stored, database):
     assert trainer["trainer_result"]["data"]["config_sha256"] == answer.data["config_sha256"]
     assert trainer["train_config"]["learning_rate"] == 1e-4
     assert trainer["dataset_name"] == "data"
+    assert trainer["trainer_prefill_guide"]["ready"] is True
     assert trainer["trainer_event_log_path"] == str(stored.root / "outputs" / "demo" / "trainer.pkl")
     assert trainer["somebody"] == 1
     assert DATASET not in trainer
@@ -254,7 +255,9 @@ def test_why_prepare_refused_is_written_back(stored, database):
     assert trainer["trainer_result"]["ok"] is False
     with pytest.raises(SettingsError):
         stored.prepare(task_id="demo", train_input_model_name=None)
-    assert database.trainer("demo")["trainer_missing_fields"] == ["train_input_model_name"]
+    trainer = database.trainer("demo")
+    assert trainer["trainer_missing_fields"] == ["train_input_model_name"]
+    assert trainer["trainer_prefill_guide"]["user_required_fields"] == ["train_input_model_name"]
 
 
 def test_a_task_that_nobody_named_is_not_written(stored, database):
