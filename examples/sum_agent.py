@@ -1,7 +1,7 @@
 """Agents for Agent Lightning: one that is right by itself, one that is only right if its prompt says how.
 
     trainer prepare --framework agentlightning --stage dev --dataset sums.jsonl \\
-        --set agent.file=examples/sum_agent.py --set agent.name=adder
+        --set agent.file=examples/sum_agent.py --set agent.name=Adder
     trainer prepare --framework agentlightning --stage apo --dataset sums.jsonl --template TEMPLATE \\
         --set agent.file=examples/sum_agent.py --set agent.name=prompted
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import urllib.request
 from typing import Any
 
@@ -21,17 +22,17 @@ import agentlightning as agl
 AGENT_MODEL = "fake-agent"
 
 
-@agl.rollout
-def adder(task: dict[str, Any]) -> float:
+class Adder(agl.LitAgent[dict[str, Any]]):
     """Adds by itself; a task with `fail` raises, one with `wait_s` takes its time: what a broken agent does."""
-    import time
 
-    agl.emit_message(f"asked: {task['question']}")
-    time.sleep(float(task.get("wait_s", 0)))
-    if task.get("fail"):
-        raise RuntimeError(f"no answer to {task['question']}")
-    first, _, second = task["question"].partition("+")
-    return 1.0 if int(first) + int(second) == task["answer"] else 0.0
+    def rollout(self, task: dict[str, Any], resources: agl.NamedResources, rollout: agl.Rollout) -> float:
+        """1 for a right sum, 0 for a wrong one."""
+        agl.emit_message(f"asked: {task['question']}")
+        time.sleep(float(task.get("wait_s", 0)))
+        if task.get("fail"):
+            raise RuntimeError(f"no answer to {task['question']}")
+        first, _, second = task["question"].partition("+")
+        return 1.0 if int(first) + int(second) == task["answer"] else 0.0
 
 
 @agl.prompt_rollout

@@ -70,7 +70,7 @@ class Workshop:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         return path
 
-    def prepare(self, version: str, stage: str, data: Path, *more: Any, agent: str = "adder", **keys: Any) -> Called:
+    def prepare(self, version: str, stage: str, data: Path, *more: Any, agent: str = "Adder", **keys: Any) -> Called:
         template = self.root / f"{version}.yaml"
         base = {
             "agent": {"file": str(EXAMPLES / "sum_agent.py"), "name": agent},
@@ -313,7 +313,7 @@ class Mine(FastAlgorithm):
     async def run(self, train_dataset=None, val_dataset=None):
         import asyncio
         store = self.get_store()
-        assert self.get_adapter() is not None and self.get_initial_resources() is None and self.get_llm_proxy() is None
+        assert self.get_adapter() is not None and self.get_initial_resources() == {} and self.get_llm_proxy() is None
         resources = await store.update_resources("mine", {})
         asked = [await store.enqueue_rollout(input=task, mode="train") for task in train_dataset]
         done = []

@@ -95,8 +95,8 @@ def agent(native: Mapping[str, Any]) -> Any:
     return found
 
 
-def resources(native: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The initial resources: prompt templates and models by name."""
+def resources(native: Mapping[str, Any]) -> dict[str, Any]:
+    """The initial resources, prompt templates and models by name; there may be none. Raises PartError."""
     from agentlightning.types import LLM, PromptTemplate
 
     makers = {"prompt_template": PromptTemplate, "llm": LLM}
@@ -107,7 +107,7 @@ def resources(native: Mapping[str, Any]) -> dict[str, Any] | None:
             found[name] = makers[spec.get("type", "prompt_template")](**arguments)
         except (KeyError, TypeError, ValueError) as error:
             raise PartError(f"resources.{name}: {error}") from error
-    return found or None
+    return found
 
 
 def tasks(path: str | None) -> list[Any] | None:

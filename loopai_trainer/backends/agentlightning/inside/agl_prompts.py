@@ -104,5 +104,5 @@ def client(llm: Mapping[str, Any], limits: Mapping[str, Any]) -> Any:
         count += 1
         return await create(*arguments, **named)
 
-    completions.create = counted  # type: ignore[method-assign] # one instance, ours alone
+    completions.create = counted
     return made

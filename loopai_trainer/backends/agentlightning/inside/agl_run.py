@@ -45,6 +45,7 @@ def run(document: dict[str, Any], role: str) -> None:
     except agl_parts.PartError as error:
         raise Failed("PART_INVALID", str(error)) from error
     watch.adapter = tolerant(trainer.adapter) if stage == "dev" else None
+    watch.resources = trainer.initial_resources
     agent = agl_parts.agent(native)
     say("phase training")
     entry = trainer.dev if stage == "dev" and trainer.algorithm is not None else trainer.fit

@@ -40,6 +40,7 @@ class Watch:
         self.rows = rows
         self.runners = runners
         self.adapter: Any = None
+        self.resources: dict[str, Any] = {}
         self.begun_s = time.monotonic()
         self.moved_s = self.begun_s
         self.steps = 0
@@ -55,6 +56,9 @@ class Watch:
         async def watched(store: Any, event: Any) -> None:
             self._limit(store)
             self._end_late()
+            if await store.get_latest_resources() is None:
+                # A runner that finds none passes its rollout over, which then waits for ever.
+                await store.update_resources("initial", self.resources)
             task = asyncio.ensure_future(algorithm(store, event))
             try:
                 while not task.done():
