@@ -114,3 +114,39 @@ def test_an_object_is_taken_from_a_state_as_it_is_and_as_text_from_elsewhere():
     assert resolve([field], {}, {"J": '{"a": 2}'}, [layer]).values == {"j": '{"a": 2}'}
     with pytest.raises(SettingsError, match="JSON object"):
         resolve([field], {"j": [1]}, {}, [])
+
+
+def test_every_source_of_a_setting_with_its_rank():
+    (field,) = [field for field in GENERAL if field.name == "train_input_model_name"]
+    layers = [
+        Layer("state.trainer", {"model_path": "/a", "model_name": "/b"}),
+        Layer("store", {}),
+        Layer("last", {field.name: "/c"}),
+    ]
+    found = list(settings.given(field, {"model_path": "/keyword"}, {"TRAIN_MODEL_PATH": "/variable"}, layers))
+    assert [(one.rank, one.value) for one in found] == [
+        (0, "/keyword"),
+        (1, "/variable"),
+        (2, "/a"),
+        (2, "/b"),
+        (4, "/c"),
+    ]
+    assert [one.origin for one in found] == [
+        "--model", "environment variable TRAIN_MODEL_PATH", "state.trainer.model_path", "state.trainer.model_name",
+        "last.train_input_model_name",
+    ]  # fmt: skip
+
+
+def test_old_names_are_warned_of_where_they_stand():
+    layers = [
+        Layer("state.trainer", {"model_name": "/b", "dataset_path": "  "}),
+        Layer("store", {"task_description": "x"}),
+    ]
+    found = list(settings.old_names(GENERAL, {"template_path": "t", "model_path": "/fine"}, layers))
+    assert [(one.field, one.code) for one in found] == [
+        ("train_input_model_name", "SETTING_OLD_NAME"),
+        ("train_input_task_description", "SETTING_OLD_NAME"),
+        ("train_input_config_template_path", "SETTING_OLD_NAME"),
+    ]
+    assert "'model_name' (from state.trainer)" in found[0].message
+    assert "a keyword argument" in found[2].message
