@@ -15,6 +15,7 @@ from loopai_trainer.records import (
     Checkpoint,
     Command,
     DataReport,
+    DevPlan,
     Environment,
     EnvironmentSpec,
     Field,
@@ -54,8 +55,18 @@ class Backend(Protocol):
     name: str
     package: str
     stages: tuple[str, ...]
-    data_kind: Literal["chat", "prompts"]
-    """chat: rows of `row_check` become a snapshot. prompts: rows with a prompt and a ground truth, as for GRPO."""
+    data_kind: Literal["chat", "prompts", "tasks"]
+    """chat: rows of `row_check` become a snapshot. prompts: rows with a prompt and a ground truth, as for GRPO. tasks:
+    objects of any shape, for a program of the user's to work on."""
+
+    needs_model: bool
+    """Whether a plan names the folder of a base model."""
+
+    makes_model: bool
+    """Whether the result is a model to go on with (`update_model_path`)."""
+
+    joins_cluster: bool
+    """Whether training is a Ray program that spreads over a cluster by itself; else it is one command a node."""
 
     losses_decide: bool
     """Whether a loss may choose the checkpoint when no better metric is there; never for reinforcement learning."""
@@ -192,6 +203,14 @@ class MarksLog(Protocol):
 
 
 @runtime_checkable
+class Judges(Protocol):
+    """What a backend offers beside the rest if its own records, too, say whether a training did its work."""
+
+    def verdict_problems(self, plan: Plan, run: str) -> list[Problem]:
+        """Why the run in the folder `run`, which has ended, must not be called completed; empty: nothing says so."""
+
+
+@runtime_checkable
 class Resumes(Protocol):
     """What a backend offers beside the rest if a training of it can be continued from a checkpoint."""
 
@@ -200,6 +219,18 @@ class Resumes(Protocol):
 
     def resume_keys(self, path: str) -> dict[str, Any]:
         """The native keys, dotted, that make a training in a fresh output folder continue the checkpoint `path`."""
+
+
+@runtime_checkable
+class TriesOut(Protocol):
+    """What a backend offers beside the rest if `trainer dev` can try its plans (decisions/0055)."""
+
+    def dev_plan(self, plan: Plan, versions: Versions) -> DevPlan:
+        """The plan, cut down to a few steps on a few rows; all else stays, so that it is this plan that is tried.
+
+        Paths stay those of the plan: the caller moves data, inputs and output into the dev run's own folder, and
+        refuses what goes beyond rules.dev_bounds. Raises NotShown for a plan that cannot be cut down so far.
+        """
 
 
 class Executor(Protocol):
@@ -213,11 +244,43 @@ class Executor(Protocol):
         Returns a handle: text that run_state keeps.
         """
 
-    def alive(self, handle: str) -> bool:
-        """Whether the worker lives, as far as this executor can tell."""
+    def alive(self, handle: str) -> bool | None:
+        """Whether the worker lives, as far as this executor can tell; None: it cannot tell now."""
 
     def stop(self, handle: str, grace_s: float) -> None:
         """Ask it to stop, then make it."""
 
     def where(self, handle: str) -> str:
         """For people: where it runs."""
+
+
+class Submits(Protocol):
+    """An executor whose worker runs elsewhere, on a shared file system: it gets no open files, takes run.lock itself,
+    and reads the approved bytes from where its caller has put them (they are hashed again there).
+
+    All raise HostUnfit for a place that cannot be reached or refuses, but `alive`.
+    """
+
+    name: str
+
+    def handle(self, launch: Mapping[str, Any], version_id: str, attempt: int) -> str:
+        """The handle of an attempt, known (and recorded) before it is submitted."""
+
+    def submit(self, argv: Sequence[str], handle: str, environ: Mapping[str, str]) -> None:
+        """Start the worker; a second submission of the same handle changes nothing."""
+
+    def alive(self, handle: str) -> bool | None:
+        """Whether the worker waits or lives; None: nobody can say now."""
+
+    def told(self, handle: str) -> str:
+        """What the place says of a worker that has ended; may be empty."""
+
+    def ask(
+        self, argv: Sequence[str], address: str, submission_id: str, environ: Mapping[str, str], limit_s: float
+    ) -> str:
+        """Run a short program there and return its output."""
+
+    def place(
+        self, command: Command, launch: Mapping[str, Any], places: Mapping[str, str], environ: Mapping[str, str]
+    ) -> Command:
+        """The command that runs training's `command` on as many nodes as the plan says; asked for by the worker."""

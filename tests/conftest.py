@@ -25,6 +25,15 @@ def lf_env() -> str:
 
 
 @pytest.fixture(scope="session")
+def agl_env() -> str:
+    """Root of the Agent Lightning environment; scripts/test sets it up and names it in LOOPAI_TRAINER_AGL_ENV."""
+    root = os.environ.get("LOOPAI_TRAINER_AGL_ENV", "")
+    if not root:
+        pytest.fail("LOOPAI_TRAINER_AGL_ENV is not set: run scripts/test, which makes the environment")
+    return root
+
+
+@pytest.fixture(scope="session")
 def verl_env() -> str:
     """Root of the verl environment; scripts/test sets it up and names it in LOOPAI_TRAINER_VERL_ENV."""
     root = os.environ.get("LOOPAI_TRAINER_VERL_ENV", "")

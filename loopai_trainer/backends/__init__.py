@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _TABLE: Mapping[tuple[str, str], str] = {
     ("llamafactory", "sft"): "loopai_trainer.backends.llamafactory_sft",
     ("verl", "grpo"): "loopai_trainer.backends.verl_grpo",
+    ("agentlightning", "dev"): "loopai_trainer.backends.agentlightning.dev",
+    ("agentlightning", "apo"): "loopai_trainer.backends.agentlightning.apo",
+    ("agentlightning", "grpo"): "loopai_trainer.backends.agentlightning.grpo",
 }
 """The module's attribute `BACKEND` is the backend."""
 

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 class Plain:
     """Supervised training on chats: configuration read as it stands, no rehearsal, checkpoints that are models."""
 
-    data_kind: Literal["chat", "prompts"] = "chat"
+    data_kind: Literal["chat", "prompts", "tasks"] = "chat"
+    needs_model = True
+    makes_model = True
     losses_decide = True
+    joins_cluster = False
     judged_by: tuple[str, ...] = ()
 
     def placement(self, settings: Settings, native: Mapping[str, Any]) -> Placement:

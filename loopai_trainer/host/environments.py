@@ -13,7 +13,7 @@ from loopai_trainer.errors import BackendMissing
 from loopai_trainer.host import code_digest, editable_installs
 from loopai_trainer.records import Environment, EnvironmentSpec, Versions
 
-PROGRAMS: Mapping[str, str] = {"llamafactory": "llamafactory-cli", "verl": "python"}
+PROGRAMS: Mapping[str, str] = {"llamafactory": "llamafactory-cli", "verl": "python", "agentlightning": "python"}
 """framework -> the program that must lie in the environment's bin folder."""
 
 STARTED = ("llamafactory-cli", "torchrun", "accelerate", "ray")

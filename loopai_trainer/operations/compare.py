@@ -164,7 +164,7 @@ def _values(run: RunDir) -> dict[str, Any]:
         told = {
             "framework": f"{plan.framework}/{plan.stage}",
             "backend": f"{plan.loopai['backend']['package']} {plan.loopai['backend']['version']}",
-            "model": inputs["model"]["fingerprint"],
+            **({"model": inputs["model"]["fingerprint"]} if inputs.get("model") else {}),
             **{f"{name} data": inputs[name]["sha256"] for name in ("train", "validation") if inputs.get(name)},
             **{f"loopai.{key}": value for key, value in dotted.leaves({"launch": plan.loopai["launch"]})},
             **dict(dotted.leaves({"result": dict(plan.result)})),

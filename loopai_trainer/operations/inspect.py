@@ -67,6 +67,9 @@ def examine(run: RunDir, environ: Mapping[str, str], progress: Progress | None =
     plan = plans.read(data, run.config)
     check_identity(plan, run)
     backend = backends.get(plan.framework, plan.stage)
+    if backend.needs_model and not plan.loopai["inputs"].get("model"):
+        message = f"{run.config}: the reserved block is damaged: 'loopai.inputs.model' is missing"
+        raise ConfigError(message, code="RESERVED_BLOCK", hint="undo that edit, or prepare again")
     environment = environments.resolve(plan.loopai["backend"]["environment"], plan.framework, environ)
     versions = backend.probe(environment)
     document = yaml_text.load(plan.text, run.config, "config")

@@ -114,7 +114,7 @@ def _rewritten(edited: _Edited, progress: Progress | None) -> tuple[Plan, list[s
     settings = _settings(edited)
     resolved = Resolved(settings, backend, tuple(backend.fields()))
     model = model_input.read(settings, edited.environ, prepare.tell(progress, "hashing the model"))
-    native = _replaced(edited.native, edited.written["inputs"]["model"]["path"], model.path)
+    native = _replaced(edited.native, _model_before(edited, "path"), model.path) if model.path else edited.native
     native, copies = small_inputs.take(native, backend.file_keys(), run.inputs, run.path)
     copies += small_inputs.copies(backend.input_files(settings, native), run.inputs)
     secret_scan.refuse_copies(copies)
@@ -133,7 +133,7 @@ def _rewritten(edited: _Edited, progress: Progress | None) -> tuple[Plan, list[s
             result = {**result, **backend.result_block(settings, report)}
     pinned = prepare.backend_block(resolved, native, run, environment, versions)
     files = [*registry, *_copy_entries(copies), *resumed]
-    entries = {**splits, "model": model_input.entry(model, settings), "files": files}
+    entries = {**splits, **model_input.entries(model, settings), "files": files}
     return plans.render({**loopai, "backend": pinned, "inputs": entries}, result, native), copies
 
 
@@ -153,9 +153,17 @@ def _dataset_setting(values: Mapping[str, Any]) -> str:
     return next((name for name in _DATASET_SETTINGS if values.get(name)), _DATASET_SETTINGS[0])
 
 
-def _model_path(edited: _Edited) -> str:
+def _model_before(edited: _Edited, what: str) -> str | None:
+    """Path or fingerprint of the model as the program wrote it; None if the plan has none."""
+    value = (edited.written["inputs"].get("model") or {}).get(what)
+    return value if isinstance(value, str) else None
+
+
+def _model_path(edited: _Edited) -> str | None:
     """The model folder that the YAML names: in the block, or under LLaMA-Factory's own key if only that was edited."""
-    before = edited.written["inputs"]["model"]["path"]
+    before = _model_before(edited, "path")
+    if before is None and "model" not in edited.loopai["inputs"]:
+        return None
     block = _text_at(edited, edited.loopai["inputs"].get("model"), "path", "loopai.inputs.model")
     native = edited.native.get("model_name_or_path", block)
     if block != native and before not in (block, native):
@@ -249,7 +257,7 @@ def _kept_checkpoint(edited: _Edited) -> list[Any]:
 def _refuse_other_start(edited: _Edited, data_changed: bool, model: Model) -> None:
     """Raises ConfigError RESUME_INPUT_CHANGED: a checkpoint goes on with the data and the model that made it."""
     what = "data" if data_changed else "model"
-    if data_changed or model.fingerprint != edited.written["inputs"]["model"]["fingerprint"]:
+    if data_changed or model.fingerprint != _model_before(edited, "fingerprint"):
         raise ConfigError(
             f"{edited.run.config}: the {what} changed, but this round continues a checkpoint that another made",
             code="RESUME_INPUT_CHANGED",
@@ -261,7 +269,7 @@ def _copy_entries(copies: list[small_inputs.Copy]) -> list[dict[str, Any]]:
     return [{"path": copy.path, "sha256": copy.sha256, "bytes": len(copy.data)} for copy in copies]
 
 
-def _replaced(native: dict[str, Any], before: str, after: str) -> dict[str, Any]:
+def _replaced(native: dict[str, Any], before: str | None, after: str) -> dict[str, Any]:
     """The native keys that name the model, naming the present one."""
     found: dict[str, Any] = _walk(native, before, after)
     if "model_name_or_path" in found:
@@ -269,7 +277,7 @@ def _replaced(native: dict[str, Any], before: str, after: str) -> dict[str, Any]
     return found
 
 
-def _walk(value: Any, before: str, after: str) -> Any:
+def _walk(value: Any, before: str | None, after: str) -> Any:
     if isinstance(value, dict):
         return {key: _walk(item, before, after) for key, item in value.items()}
     return after if value == before else value

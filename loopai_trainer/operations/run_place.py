@@ -16,7 +16,7 @@ from loopai_trainer.records import LaunchPaths, Settings
 
 _INPUT_FOLDERS = (
     *("train_input_model_name", "train_input_dataset_path", "train_input_eval_dataset_path"),
-    *("llamafactory_env_path", "verl_env_path"),
+    *("llamafactory_env_path", "verl_env_path", "agentlightning_env_path"),
 )
 """Settings whose folder (if they name one) nothing is ever written into."""
 _CODE = "RUN_DIR_IN_USE"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from loopai_trainer.contract import Backend
+from loopai_trainer.contract import Backend, Judges
 from loopai_trainer.errors import ConfigError, InputChanged, TrainerError
 from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
@@ -74,11 +74,12 @@ def finish(
         artefact=backend.final_artefact(run.checkpoints),
         changed=_changed(changed_inputs),
         explain=lambda: backend.explain_failure(log_tail(run)),
+        own=_own_verdict(run, plan, backend),
     )
     status, error = judge(ending, evidence)
     if rule_error is not None and error is None:
         status, error = "failed", rule_error
-    path, remarks = _update_model_path(status, analysis, evidence.artefact)
+    path, remarks = _update_model_path(status, analysis, evidence.artefact) if backend.makes_model else (None, [])
     exported, path, more = _exported(plan, status, analysis, export, path)
     if path is not None and os.path.isfile(os.path.join(path, "adapter_config.json")):
         remarks.append(ADAPTER_REMARK)
@@ -94,7 +95,7 @@ def finish(
         "best_metric": metric_json(analysis.selection.metric),
         "update_model_path": path,
         "checkpoints": [checkpoint_json(checkpoint) for checkpoint in analysis.checkpoints],
-        "result": {"status": status, **analysis.summary(), **result},
+        "result": {"status": status, **analysis.summary(), **result, **_other_result(backend, evidence.artefact)},
         "error": None if error is None else error_json(error),
         "duration_s": ending.duration_s,
         "started_at": report.clock(ending.started_at),
@@ -195,6 +196,19 @@ def _exported(
         return {"export": "done" if made.needed else "none"}, made.path, []
     remark = f"the export of {chosen.name} failed: {made.failed}; the checkpoint is whole: see trainer export"
     return {"export": "failed", "export_error": made.failed}, None, [remark]
+
+
+def _other_result(backend: Backend, artefact: Artefact | None) -> dict[str, Any]:
+    """Where the result lies that is no model; nothing for a backend whose results are models."""
+    if backend.makes_model:
+        return {}
+    return {"artefact_path": artefact.path if artefact is not None and artefact.loadable else None}
+
+
+def _own_verdict(run: RunDir, plan: Plan, backend: Backend) -> tuple[tuple[str, str], ...]:
+    """What the backend's own records say against a good end."""
+    found = backend.verdict_problems(plan, run.path) if isinstance(backend, Judges) else []
+    return tuple((problem.code, problem.message) for problem in found if problem.severity == "error")
 
 
 def _changed(changed_inputs: ChangedInputs) -> tuple[Problem, ...]:

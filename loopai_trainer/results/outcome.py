@@ -51,13 +51,14 @@ class Ending:
 
 class Evidence(NamedTuple):
     """What was found after the end. `judged_by`: metrics that have to be finite at last, empty: all. `changed`: inputs
-    that differ. `explain`: asks the log for (cause, advice)."""
+    that differ. `explain`: asks the log for (cause, advice). `own`: (code, message) that the backend's records say."""
 
     judged_by: Sequence[str]
     analysis: Analysis
     artefact: Artefact | None
     changed: tuple[Problem, ...]
     explain: Callable[[], tuple[str, str] | None]
+    own: tuple[tuple[str, str], ...] = ()
 
 
 def judge(ending: Ending, evidence: Evidence) -> tuple[Status, TrainerError | None]:
@@ -83,7 +84,7 @@ def last_values(analysis: Analysis, kinds: Sequence[str]) -> dict[str, float] | 
 
 def _problems(ending: Ending, evidence: Evidence) -> list[tuple[str, str]]:
     analysis = evidence.analysis
-    return completed_problems(
+    found = completed_problems(
         exit_record=ending.exit_record,
         last_step=analysis.last_step,
         planned_steps=ending.planned_steps or analysis.total_steps,
@@ -91,6 +92,7 @@ def _problems(ending: Ending, evidence: Evidence) -> list[tuple[str, str]]:
         last_train=_judged(evidence.judged_by, last_values(analysis, ("train",))),
         last_eval=_judged(evidence.judged_by, last_values(analysis, ("eval", "val"))),
     )
+    return [*evidence.own, *found]
 
 
 def _judged(names: Sequence[str], values: Mapping[str, float] | None) -> Mapping[str, float] | None:

@@ -36,11 +36,14 @@ _SHAPE: Mapping[str, type | tuple[type, ...]] = {
     "launch.env": dict,
     "launch.pass_env": list,
     "inputs.train": dict,
+    "inputs.files": list,
+}
+_MODEL_SHAPE: Mapping[str, type] = {
     "inputs.model": dict,
     "inputs.model.path": str,
     "inputs.model.fingerprint": str,
-    "inputs.files": list,
 }
+"""Of a plan that has a base model; which framework needs one, its backend says."""
 
 
 class PlannedInput:
@@ -130,7 +133,8 @@ def _shape_problems(document: yaml_text.Document, path: str) -> Iterator[Problem
         if not isinstance(values.get(block), dict):
             yield _damaged(path, None, block, f"the block '{block}' is missing")
             return
-    for key, kind in _SHAPE.items():
+    has_model = dotted.has(values["loopai"], "inputs.model")
+    for key, kind in {**_SHAPE, **(_MODEL_SHAPE if has_model else {})}.items():
         value = dotted.get(values["loopai"], key)
         if not isinstance(value, kind) or isinstance(value, bool):
             line = document.lines.get(f"loopai.{key}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopai_trainer.records import Plan, Problem
-from loopai_trainer.rules import host_env
+from loopai_trainer.rules import cluster, host_env
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,13 +22,20 @@ def red_flags(plan: Plan) -> list[Problem]:
 
 
 def _flags(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    if plan.loopai["inputs"]["model"].get("hash_weights") == STAT:
+    if (plan.loopai["inputs"].get("model") or {}).get("hash_weights") == STAT:
         yield (
             "hash_weights: stat: the weights are known by name, size and times alone; their bytes were not read",
             "prepare with hash_weights=full, unless the file system is trusted",
             "loopai.inputs.model.hash_weights",
         )
     yield from _backend_flags(plan.loopai["backend"])
+    if cluster.on_cluster(plan.loopai["launch"]):
+        yield (
+            f"training runs on the Ray cluster at {plan.loopai['launch'].get('address')}: what its nodes set in the "
+            "environment of Ray's own processes, and the Python that runs this program there, no digest covers",
+            "leave --executor out to train on this host",
+            "loopai.launch.address",
+        )
     for name, value in (plan.loopai["launch"].get("host_env") or {}).items():
         if host_env.loads_code(name):
             message = f"{name}={value}: libraries from there are loaded, and no digest covers them"

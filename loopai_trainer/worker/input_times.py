@@ -59,5 +59,6 @@ def _identities(plan: "Plan") -> "dict[str, list[int]]":
 
 def _paths(plan: "Plan") -> "Iterator[str]":
     yield from (entry.path for entry in plans.inputs(plan))
-    for folder, _, names in os.walk(plan.loopai["inputs"]["model"]["path"]):
+    model = plan.loopai["inputs"].get("model")
+    for folder, _, names in os.walk(model["path"]) if model else ():
         yield from (os.path.join(folder, name) for name in names)

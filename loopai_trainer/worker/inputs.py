@@ -73,7 +73,9 @@ def _changed_files(plan: Plan, cache: hashing.HashCache, progress: Progress | No
 
 
 def _changed_model(plan: Plan, cache: hashing.HashCache, progress: Progress | None) -> Iterator[Problem]:
-    pinned = plan.loopai["inputs"]["model"]
+    pinned = plan.loopai["inputs"].get("model")
+    if pinned is None:
+        return
     path = pinned["path"]
     if not os.path.isdir(path):
         yield _problem("INPUT_MISSING", path, f"model: the folder {path} is gone")

@@ -40,7 +40,10 @@ _RESERVED, _RESERVED_BYTES = ".reserved", 4096
 
 
 class Job:
-    """What to start (`argv`, `cwd`, `env`); paths `log`, `started`, `exit`; the log's bounds; how many `locks` came."""
+    """What to start (`argv`, `cwd`, `env`); paths `log`, `started`, `exit`; the log's bounds; how many `locks` came.
+
+    `helpers`: (argv, cwd, env) of what is started beside it; `helper_ended`: where the first end of one is noted.
+    """
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.argv: list[str] = values["argv"]
@@ -52,6 +55,8 @@ class Job:
         self.log_limit_bytes: int = values["log_limit_bytes"]
         self.log_files: int = values["log_files"]
         self.locks: int = values.get("locks", 1)
+        self.helpers: list[tuple[list[str], str, dict[str, str]]] = values.get("helpers", [])
+        self.helper_ended: str = values.get("helper_ended", "")
 
 
 class Log:
@@ -124,8 +129,7 @@ def main() -> int:
     reading, writing = os.pipe2(os.O_CLOEXEC)
     write_whole(job.started, _started_text(None))
     begun_s = time.monotonic()
-    pid, error = start(job, libc, writing)
-    os.close(writing)
+    pid, error = start(job, (job.argv, job.cwd, job.env), libc, writing)
     if error:
         ending = Ending(job.exit)
         ending.note({"returncode": None, "signal": None, "exec_error": error, "duration_s": 0.0})
@@ -134,7 +138,9 @@ def main() -> int:
         return 0
     _note_training(job, pid)
     reserve(job.exit)
-    keep(job, log, reading, pid, begun_s)
+    helpers = _start_helpers(job, libc, writing) if job.helpers else {}
+    os.close(writing)
+    keep(job, log, reading, pid, begun_s, helpers)
     return 0
 
 
@@ -154,16 +160,39 @@ def _note_training(job: Job, pid: int) -> None:
         _tell(f"keeper: {job.started}: {error}")
 
 
-def start(job: Job, libc: ctypes.CDLL, output: int) -> tuple[int, str]:
-    """Fork and exec training; returns (pid, '') once it was exec'd, or (pid, why it could not be)."""
+def _start_helpers(job: Job, libc: ctypes.CDLL, output: int) -> dict[int, str]:
+    """pid -> name of what was started beside training; one that cannot be started has ended."""
+    helpers = {}
+    for number, program in enumerate(job.helpers, 1):
+        name = f"helper {number} ({' '.join(program[0][-2:])})"
+        pid, error = start(job, program, libc, output)
+        helpers[pid] = name
+        if error:
+            _note_helper(job, {"name": name, "returncode": None, "exec_error": error})
+    return helpers
+
+
+def _note_helper(job: Job, record: dict[str, Any]) -> None:
+    """The first helper that has ended while training lives: the worker then ends training, which needs it."""
+    import json
+
+    if not os.path.exists(job.helper_ended):
+        try:
+            write_whole(job.helper_ended, json.dumps(record))
+        except OSError as error:
+            _tell(f"keeper: {job.helper_ended}: {error}")
+
+
+def start(job: Job, program: tuple[list[str], str, dict[str, str]], libc: ctypes.CDLL, output: int) -> tuple[int, str]:
+    """Fork and exec (argv, cwd, env); returns (pid, '') once it was exec'd, or (pid, why it could not be)."""
     telling, told = os.pipe2(os.O_CLOEXEC)
     keeper_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
-            _become(job, libc, output, keeper_pid)
+            _become(job, program, libc, output, keeper_pid)
         except (OSError, ValueError) as error:
-            os.write(told, f"{job.argv[0]}: {error}".encode("utf-8", "replace")[:4000])
+            os.write(told, f"{program[0][0]}: {error}".encode("utf-8", "replace")[:4000])
         finally:
             os._exit(127)  # the child of a fork must never run on into its parent's code
     os.close(told)
@@ -171,7 +200,9 @@ def start(job: Job, libc: ctypes.CDLL, output: int) -> tuple[int, str]:
         return pid, file.read().decode("utf-8", "replace")
 
 
-def _become(job: Job, libc: ctypes.CDLL, output: int, keeper_pid: int) -> None:
+def _become(
+    job: Job, program: tuple[list[str], str, dict[str, str]], libc: ctypes.CDLL, output: int, keeper_pid: int
+) -> None:
     os.setsid()
     # The keeper's death must not leave a training that nobody holds the lock for.
     _prctl(libc, _PR_SET_PDEATHSIG, _SIGKILL)
@@ -184,8 +215,9 @@ def _become(job: Job, libc: ctypes.CDLL, output: int, keeper_pid: int) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.closerange(LOCK_FD, LOCK_FD + job.locks)  # training must hold no lock: it would keep it for its children
-    os.chdir(job.cwd)
-    os.execvpe(job.argv[0], job.argv, job.env)
+    argv, cwd, env = program
+    os.chdir(cwd)
+    os.execvpe(argv[0], argv, env)
 
 
 def _prctl(libc: ctypes.CDLL, option: int, value: int) -> int:
@@ -194,8 +226,11 @@ def _prctl(libc: ctypes.CDLL, option: int, value: int) -> int:
     return done
 
 
-def keep(job: Job, log: Log, output: int, main_pid: int, begun_s: float) -> None:
-    """Pump the output and reap the children until no descendant is left; write exit.json when `main_pid` ends."""
+def keep(job: Job, log: Log, output: int, main_pid: int, begun_s: float, helpers: dict[int, str]) -> None:
+    """Pump the output and reap the children until no descendant is left; write exit.json when `main_pid` ends.
+
+    `helpers`: pid -> name of what runs beside it; the first that ends before it is noted.
+    """
     import select
 
     _grow_pipe(output)
@@ -205,7 +240,7 @@ def keep(job: Job, log: Log, output: int, main_pid: int, begun_s: float) -> None
     wake = _wake_on_child()
     poll.register(wake, select.POLLIN)
     ending = Ending(job.exit)
-    while _reap(ending, log, output, main_pid, begun_s):
+    while _reap(job, ending, log, output, main_pid, begun_s, helpers):
         for fd, _ in poll.poll(_RETRY_S * 1000 if ending.waiting else None):
             if fd == wake:
                 os.read(wake, 4096)
@@ -242,7 +277,9 @@ def _drain(log: Log, output: int) -> None:
             return
 
 
-def _reap(ending: Ending, log: Log, output: int, main_pid: int, begun_s: float) -> bool:
+def _reap(
+    job: Job, ending: Ending, log: Log, output: int, main_pid: int, begun_s: float, helpers: dict[int, str]
+) -> bool:
     """Collect ended children; False when none is left. The main process's end is written down as soon as it can be."""
     ending.try_again()
     while True:
@@ -262,6 +299,9 @@ def _reap(ending: Ending, log: Log, output: int, main_pid: int, begun_s: float) 
                 "duration_s": round(time.monotonic() - begun_s, 3),
             }
             ending.note(record)
+            helpers.clear()  # what ends from now on is meant to
+        elif pid in helpers:
+            _note_helper(job, {"name": helpers.pop(pid), "returncode": os.waitstatus_to_exitcode(status)})
 
 
 def _wake_on_child() -> int:

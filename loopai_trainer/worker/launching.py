@@ -8,7 +8,8 @@ import os
 import stat
 import sys
 
-from loopai_trainer.errors import Busy, TrainingFailed
+from loopai_trainer import executors
+from loopai_trainer.errors import Busy
 from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import locks, processes
@@ -18,7 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from loopai_trainer.records import Command, Launch
+    from loopai_trainer.contract import Backend
+    from loopai_trainer.records import Command, Launch, Plan
 
 LOG_LIMIT_BYTES = 64 * 1024 * 1024
 LOG_FILES = 3
@@ -37,6 +39,9 @@ _KEEPER_LOCK_FD = 3
 """keeper.LOCK_FD, not imported from there: ctypes would be loaded for nothing (a test holds the two together)."""
 
 _RESET_SIGNALS = (1, 2, 3, 13, 15, 17, 20, 25)
+
+_CLUSTER_SECRETS = ("RAY_AUTH_TOKEN", "RAY_JOB_CONFIG_JSON_ENV_VAR")
+"""The token of a cluster, and what its workers get, which holds the values of `pass_env`, too."""
 
 
 def paths_of(run: RunDir, tmp: str) -> LaunchPaths:
@@ -133,6 +138,22 @@ def take_training_lock(run: RunDir) -> int:
     return fd
 
 
+def placed(run: RunDir, plan: Plan, backend: Backend, launch: Launch, paths: LaunchPaths) -> Launch:
+    """The launch on this host as it stands; for a plan on a cluster, by a command that reaches the cluster's nodes."""
+    executor = executors.submitting(plan.loopai["launch"]["executor"])
+    if executor is None:
+        return launch
+    import dataclasses
+
+    places = {
+        "joins": str(plan.loopai["backend"]["python"]) if backend.joins_cluster else "",
+        "logs": run.node_log_stem,
+        "cache": paths.cache,
+        "tmp": paths.tmp,
+    }
+    return dataclasses.replace(launch, main=executor.place(launch.main, plan.loopai["launch"], places, os.environ))
+
+
 def write_launch_files(run: RunDir, launch: Launch) -> None:
     """The backend's files, into launch/. Raises ValueError for a name that is not a plain file name."""
     for name, text in launch.files.items():
@@ -141,19 +162,26 @@ def write_launch_files(run: RunDir, launch: Launch) -> None:
         atomic.write_text(os.path.join(run.launch, name), text)
 
 
-def note_request(run: RunDir, main: Command, pass_env: list[str]) -> None:
+def note_request(run: RunDir, launch: Launch, pass_env: list[str]) -> None:
     """launch/request.json, for people: what is about to be exec'd; values of `pass_env` (tokens) are left out."""
-    env = {name: "(passed)" if name in pass_env else value for name, value in sorted(main.env.items())}
-    record = {"argv": list(main.argv), "cwd": main.cwd, "env": env}
+    record = _request(launch.main, pass_env)
+    if launch.helpers:
+        record["helpers"] = [_request(helper, pass_env) for helper in launch.helpers]
     text = json.dumps(record, ensure_ascii=True, indent=2) + "\n"
     atomic.write_bytes(run.launch_request, text.encode("ascii"), sync=False)
 
 
-def start_keeper(run: RunDir, main: Command, mark: str, lock_fd: int, device_fds: tuple[int, ...] = ()) -> int:
-    """Start the keeper, which starts training and gets training.lock's `lock_fd` and the locks of the devices.
+def _request(command: Command, pass_env: list[str]) -> dict[str, Any]:
+    hidden = {*pass_env, *_CLUSTER_SECRETS}
+    env = {name: "(passed)" if name in hidden else value for name, value in sorted(command.env.items())}
+    return {"argv": list(command.argv), "cwd": command.cwd, "env": env}
 
-    Returns its pid.
+
+def start_keeper(run: RunDir, launch: Launch, mark: str, lock_fd: int, device_fds: tuple[int, ...] = ()) -> int:
+    """Start the keeper, which starts training with its helpers and gets training.lock's `lock_fd` and the locks of the
+    devices. Returns its pid.
     """
+    main = launch.main
     job: Any = {
         "argv": list(main.argv),
         "cwd": main.cwd,
@@ -164,6 +192,8 @@ def start_keeper(run: RunDir, main: Command, mark: str, lock_fd: int, device_fds
         "log_limit_bytes": LOG_LIMIT_BYTES,
         "log_files": LOG_FILES,
         "locks": 1 + len(device_fds),
+        "helpers": [(list(one.argv), one.cwd, {**one.env, processes.MARK: mark}) for one in launch.helpers],
+        "helper_ended": run.launch_helper_ended,
     }
     # The job is whole before the keeper exists: a worker that dies earlier has started nothing.
     job_fd = locks.above_standard(os.memfd_create("keeper-job", os.MFD_CLOEXEC))
@@ -189,15 +219,3 @@ def _spawn(job_fd: int, lock_fds: tuple[int, ...]) -> int:
     return os.posix_spawn(
         argv[0], argv, dict(os.environ), file_actions=actions, setsid=True, setsigmask=(), setsigdef=_RESET_SIGNALS
     )
-
-
-def only_main(launch: Launch) -> Command:
-    """The one command of a launch. Raises TrainingFailed for helpers, which no bundled backend has yet."""
-    if launch.helpers:
-        raise TrainingFailed(
-            "this version of loopai-trainer starts one process a training; the backend asks for helper processes",
-            code="HELPERS_UNSUPPORTED",
-            hint="use a backend without helper processes",
-            recoverable=False,
-        )
-    return launch.main

@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from loopai_trainer.backends.plain import Plain
+from loopai_trainer.errors import NotShown
 from loopai_trainer.records import (
     ApprovedPlan,
     Artefact,
     Checkpoint,
     Command,
     DataReport,
+    DevPlan,
     Environment,
     EnvironmentSpec,
     Field,
@@ -53,6 +55,9 @@ DEFAULTS: dict[str, Any] = {
     "helper_s": 0.0,
     "helper_deaf": False,
     "hold_file": "",
+    "companion_s": 0.0,
+    "companion_program": "",
+    "own_verdict": "",
     "artefact": True,
     "program": "",
     "resolve": "",
@@ -61,11 +66,18 @@ DEFAULTS: dict[str, Any] = {
     "remark_at": 0,
     "export": "",
     "export_hold": "",
+    "dev_keys": {},
+    "dev_steps": 2,
+    "dev_rows": 16,
+    "dev_refused": "",
 }
 """Native keys. `last_words`: what a training says that returns early; `resolve`: the configuration that the "package" makes of the plan, when `resolve_hold` is gone;
 `lost_at`, `remark_at`: the backend calls that step lost, or has something to say of it; `export`: "good", "bad" (not
-sound), "fail" (exit 3), or empty for none; `export_hold`: it waits for that file to go. `stop_at`: return `exit_code` before that step; `helper_s`: a helper in its own session lives so long;
-`hold_file`: training ends only when this file is gone; `program`: exec this instead of Python."""
+sound), "fail" (exit 3), or empty for none; `export_hold`: it waits for that file to go; `dev_*`: the native keys of its dev plan besides `steps`, what that
+asks for, and why there is none. `stop_at`: return `exit_code` before that step; `helper_s`: a helper in its own session lives so long;
+`hold_file`: training ends only when this file is gone; `program`: exec this instead of Python. `companion_s`: a helper
+process (Launch.helpers) beside training ends after so long; `companion_program`: exec this for it instead of Python.
+`own_verdict`: what the backend's own records say against a good end (contract.Judges)."""
 
 
 class StandIn(Plain):
@@ -124,7 +136,14 @@ class StandIn(Plain):
         argv = (program, "-I", "-S", TRAIN, "options.json")
         text = json.dumps({**options, "out": paths.checkpoints})
         env = {"PATH": inherited.get("PATH", ""), "TMPDIR": paths.tmp, "HOME": paths.cache}
-        return Launch(Command(argv, paths.launch, env), {"options.json": text})
+        wait = f"import time; time.sleep({options['companion_s']})"
+        companion = (options["companion_program"] or sys.executable, "-I", "-S", "-c", wait)
+        helpers = (Command(companion, paths.launch, env),) if options["companion_s"] else ()
+        return Launch(Command(argv, paths.launch, env), {"options.json": text}, helpers)
+
+    def verdict_problems(self, plan: Plan, run: str) -> list[Problem]:
+        said = options_of(plan)["own_verdict"]
+        return [Problem("error", "NOT_GOOD", "host", said)] if said else []
 
     def read_metrics(self, lines: Iterable[bytes]) -> list[MetricRow]:
         rows = []
@@ -191,6 +210,13 @@ class StandIn(Plain):
             return None
         words = (checkpoint.path, destination, options["export"], options["export_hold"])
         return Command((sys.executable, "-I", "-S", "-c", EXPORT, *words), "", {"PATH": "/usr/bin:/bin"})
+
+    def dev_plan(self, plan: Plan, versions: Versions) -> DevPlan:
+        options = options_of(plan)
+        if options["dev_refused"]:
+            raise NotShown(options["dev_refused"])
+        native = {**plan.native, "steps": options["dev_steps"], **options["dev_keys"]}
+        return DevPlan(native, options["dev_steps"], {"train": options["dev_rows"]}, {"the weather": "nobody asked"})
 
     def verify_export(self, plan: Plan, folder: str) -> list[Problem]:
         try:

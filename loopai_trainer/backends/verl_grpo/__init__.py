@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Checkpoint,
         Command,
         DataReport,
+        DevPlan,
         Environment,
         EnvironmentSpec,
         Field,
@@ -47,8 +48,9 @@ class VerlGrpo(Plain):
     name = "verl"
     package = "verl"
     stages: tuple[str, ...] = ("grpo",)
-    data_kind: Literal["chat", "prompts"] = "prompts"
+    data_kind: Literal["chat", "prompts", "tasks"] = "prompts"
     losses_decide = False
+    joins_cluster = True
     judged_by: tuple[str, ...] = ("actor/loss", "actor/grad_norm", "critic/score/mean")
     """Other keys are null in healthy runs. Source: interface section 7."""
 
@@ -262,6 +264,12 @@ class VerlGrpo(Plain):
         from loopai_trainer.backends.verl_grpo.resume import resume_keys
 
         return resume_keys(path)
+
+    def dev_plan(self, plan: Plan, versions: Versions) -> DevPlan:
+        """Two steps of a small batch, validated and saved once."""
+        from loopai_trainer.backends.verl_grpo.dev import dev_plan
+
+        return dev_plan(plan, versions)
 
     def export(self, plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | None:
         """`python -m verl.model_merger`."""

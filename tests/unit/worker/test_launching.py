@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loopai_trainer.errors import Busy, TrainingFailed
+from loopai_trainer.errors import Busy
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import locks
 from loopai_trainer.records import Command, Launch
@@ -122,15 +122,18 @@ def test_launch_files_are_written(run):
 
 def test_the_request_is_noted_without_tokens(run):
     os.mkdir(run.launch)
-    launching.note_request(run, MAIN, ["TOKEN"])
+    launching.note_request(run, Launch(MAIN), ["TOKEN"])
     noted = json.loads(Path(run.launch_request).read_text())
     assert noted == {"argv": ["/bin/true", "a b"], "cwd": "/tmp", "env": {"LANG": "C", "TOKEN": "(passed)"}}
 
 
-def test_helpers_are_refused_until_something_starts_them():
-    with pytest.raises(TrainingFailed):
-        launching.only_main(Launch(MAIN, helpers=(MAIN,)))
-    assert launching.only_main(Launch(MAIN)) is MAIN
+def test_the_request_names_helpers_without_tokens_too(run):
+    os.mkdir(run.launch)
+    launching.note_request(run, Launch(MAIN, helpers=(MAIN,)), ["TOKEN"])
+    noted = json.loads(Path(run.launch_request).read_text())
+    assert noted["helpers"] == [
+        {"argv": ["/bin/true", "a b"], "cwd": "/tmp", "env": {"LANG": "C", "TOKEN": "(passed)"}}
+    ]
 
 
 def test_what_was_planted_in_launch_is_gone_before_training(run, tmp_path):
