@@ -17,7 +17,7 @@ TrainerError                     1
 ├── TrainingFailed              11   TRAINING_FAILED, DIVERGED, WORKER_LOST, KEEPER_LOST, ...
 ├── ExportFailed                12   EXPORT_FAILED
 ├── Cancelled                   13   CANCELLED
-├── BackendMissing              69   BACKEND_MISSING, BACKEND_BROKEN, BACKEND_TIMEOUT
+├── BackendMissing              69   BACKEND_MISSING, BACKEND_BROKEN, BACKEND_TIMEOUT, BACKEND_PAIR_BROKEN
 ├── StillRunning                75   STILL_RUNNING
 ├── DevFailed                    1   DEV_FAILED
 ├── NotShown                     3   NOT_SHOWN

@@ -15,7 +15,7 @@ HELP = "Install the pinned environment of a backend (llamafactory, verl); reused
 
 
 def command(
-    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="llamafactory or verl")],
+    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="llamafactory, verl or agentlightning")],
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
