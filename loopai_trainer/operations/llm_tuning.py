@@ -57,7 +57,7 @@ def tune(
         patch = tuning_patch.read_answer(text, template, given)
     except (EndpointFailed, AnswerRefused) as error:
         record["not_used"] = str(error)
-        return _by_rules(tuning.tune(template, description, given), who, record)
+        return _by_rules(tuning.tune(template, description, given), who, record, _in_clear(asked))
     changes = [
         tuning.Change(key, template.get(key), value, f"{who} proposes it")
         for key, value in patch.items()
@@ -67,25 +67,29 @@ def tune(
     message = f"{who} has changed: {done}"
     answer = f"its answer that was used: {json.dumps(patch)}"
     warning = Problem("warning", "TUNED_BY_LLM", "config", message, "read these values before you approve them")
-    return LlmTuning({**template, **patch}, changes, [message, answer], (warning,) if changes else (), record)
+    warnings = (*((warning,) if changes else ()), *_in_clear(asked))
+    return LlmTuning({**template, **patch}, changes, [message, answer], warnings, record)
 
 
 def endpoint(settings: Settings, environ: Mapping[str, str]) -> Endpoint:
     """The endpoint that the settings name, with its key. Raises SettingsError for what is missing or unusable."""
-    for name in (MODEL, BASE_URL):
-        if not settings.text(name):
-            raise SettingsError(
-                f"config_mode llm needs {name}, which is missing",
-                code="SETTINGS_MISSING",
-                hint=f"give --option {name}=VALUE, or leave --config-mode llm out",
-            )
+    missing = [name for name in (MODEL, BASE_URL) if not settings.text(name)]
+    if missing:
+        raise SettingsError(
+            f"config_mode llm needs {' and '.join(missing)}, which {'are' if missing[1:] else 'is'} missing",
+            code="SETTINGS_MISSING",
+            hint=f"give {' '.join(f'--option {name}=VALUE' for name in missing)}, or leave --config-mode llm out",
+        )
     return Endpoint(
         _address(settings), settings.text(MODEL), _key(settings, environ), _timeout_s(settings.values.get(TIMEOUT_S))
     )
 
 
 def _by_rules(
-    tuned: tuple[dict[str, Any], list[tuning.Change], list[str]], who: str, record: dict[str, Any]
+    tuned: tuple[dict[str, Any], list[tuning.Change], list[str]],
+    who: str,
+    record: dict[str, Any],
+    others: tuple[Problem, ...],
 ) -> LlmTuning:
     values, changes, notes = tuned
     message = f"{who} was not used: {record['not_used']}; the keyword rules apply instead"
@@ -96,7 +100,17 @@ def _by_rules(
         message,
         "mend the endpoint and prepare again, or go on with what the rules made",
     )
-    return LlmTuning(values, changes, [message, *notes], (warning, *tuning.disagreements(notes)), record)
+    return LlmTuning(values, changes, [message, *notes], (warning, *others, *tuning.disagreements(notes)), record)
+
+
+def _in_clear(asked: Endpoint) -> tuple[Problem, ...]:
+    """A warning if the key has gone over a network that others may listen to."""
+    parts = urlsplit(asked.base_url)
+    host = parts.hostname or ""
+    if not asked.key or parts.scheme == "https" or host in ("localhost", "::1") or host.startswith("127."):
+        return ()
+    message = f"the key was sent to {asked.base_url} without encryption"
+    return (Problem("warning", "LLM_KEY_IN_CLEAR", "config", message, "use an address that begins with https://"),)
 
 
 def _shown(value: object) -> str:

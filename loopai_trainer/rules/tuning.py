@@ -58,7 +58,7 @@ _RULES: Sequence[_Rule] = (
     _rule(_TALK, {"lora_rank": 8, "lora_alpha": 16, "lora_target": "q_proj,v_proj"}, lora_only=True),
 )
 """Source of words and values: spec/000; the English words are its Chinese ones translated. Its `lora_r` is written
-`lora_rank`, the key that LLaMA-Factory 0.9.5 knows."""
+`lora_rank`, the key that LLaMA-Factory 0.9.5 knows. No two rules want the same value for a key."""
 
 
 def tune(
@@ -75,9 +75,7 @@ def tune(
         if key in given:
             continue
         for other in others:
-            if other.value != first.value:
-                said = f"{key} {first.value} (not {other.value})"
-                lost.setdefault((first.word, other.word), []).append(said)
+            lost.setdefault((first.word, other.word), []).append(f"{key} {first.value} (not {other.value})")
         if tuned.get(key) != first.value:
             changes.append(Change(key, tuned.get(key), first.value, f"the task description says '{first.word}'"))
             tuned[key] = first.value

@@ -32,8 +32,15 @@ def test_an_installation_without_templates_is_told(tmp_path, monkeypatch):
         templates.list_templates()
 
 
-@pytest.mark.parametrize("name", ["qwen_lora_sft", "qwen_lora_sft.yaml"])
-def test_a_bundled_template_is_found_by_name(name):
+LOOPAIS = ["loopai/agents/Trainer/templates", "loopai/skills/Trainer/templates", "templates"]
+"""Where its specifications say that templates lie."""
+
+
+@pytest.mark.parametrize(
+    "name", ["qwen_lora_sft", "qwen_lora_sft.yaml", *(f"{folder}/qwen_lora_sft.yaml" for folder in LOOPAIS)]
+)
+def test_a_bundled_template_is_found_by_name(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert Path(templates.find_template(name, "sft")).name == "qwen_lora_sft.yaml"
 
 
@@ -63,3 +70,11 @@ def test_templates_carry_nothing_private(name):
     assert not {"model_name_or_path", "dataset", "output_dir", "max_samples"} & {
         line.partition(":")[0] for line in lines
     }
+
+
+@pytest.mark.parametrize(
+    "name", ["my/templates/qwen_lora_sft.yaml", "/templates/qwen_lora_sft.yaml", "templates/no.yaml"]
+)
+def test_no_other_path_means_a_bundled_one(name):
+    with pytest.raises(NotFound, match="no template"):
+        templates.find_template(name, "sft")

@@ -7,6 +7,7 @@ import yaml
 from fakes.chat_endpoint import drips, hangs_up, never, says, sends, serving
 
 from loopai_trainer.errors import SettingsError
+from loopai_trainer.host import chat_endpoint
 
 KEY = "test-key-0123456789abcdef"
 MATHS = "训练一个数学模型"
@@ -155,6 +156,29 @@ def test_a_key_that_is_none_is_refused(place):
     place.environ["OPENAI_API_KEY"] = "two\nlines"
     with pytest.raises(SettingsError, match="holds no key"):
         place.prepare(config_mode="llm", config_llm_model="m", config_llm_base_url="http://127.0.0.1:9/v1")
+
+
+def test_all_that_is_missing_is_told_at_once(place):
+    with pytest.raises(SettingsError, match="needs config_llm_model and config_llm_base_url, which are missing"):
+        place.prepare(config_mode="llm")
+
+
+@pytest.mark.parametrize(
+    ("base_url", "key", "warned"),
+    [
+        ("http://10.0.0.5:8000/v1", KEY, True),
+        ("http://10.0.0.5:8000/v1", "", False),
+        ("https://10.0.0.5:8000/v1", KEY, False),
+        ("http://127.0.0.1:8000/v1", KEY, False),
+        ("http://localhost:8000/v1", KEY, False),
+        ("http://[::1]:8000/v1", KEY, False),
+    ],
+)
+def test_a_key_in_clear_is_told(place, monkeypatch, base_url, key, warned):
+    monkeypatch.setattr(chat_endpoint, "ask", lambda endpoint, messages: "{}")
+    place.environ["OPENAI_API_KEY"] = key
+    answer = place.prepare(config_mode="llm", config_llm_model="m", config_llm_base_url=base_url)
+    assert ("LLM_KEY_IN_CLEAR" in [one["code"] for one in answer.data["warnings"]]) is warned
 
 
 def test_no_key_at_all_is_fine(place, asking, monkeypatch):

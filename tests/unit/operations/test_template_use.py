@@ -1,6 +1,6 @@
 import pytest
 
-from loopai_trainer.errors import ConfigError, NotFound, UsageError
+from loopai_trainer.errors import ConfigError, NotFound, SettingsError, UsageError
 from loopai_trainer.operations.template_use import parse_override, use
 from loopai_trainer.records import Settings
 
@@ -51,3 +51,14 @@ def test_a_template_that_is_no_text(tmp_path):
     template.write_bytes(b"a: \xff")
     with pytest.raises(ConfigError, match="UTF-8 at byte 3"):
         use(settings(template), [])
+
+
+def test_no_language_model_is_asked_where_nothing_is_to_be_tuned():
+    with pytest.raises(SettingsError, match=r"config_mode llm .* is for supervised fine-tuning"):
+        use(settings("cpu_smoke_full", mode="llm"), [], tunes=False)
+
+
+def test_a_key_that_was_set_twice_remembers_the_templates_value():
+    found = use(settings("cpu_smoke_full"), ["seed=1", "seed=2"])
+    (change,) = [change for change in found.changes if change.key == "seed"]
+    assert (change.before, change.after) == (42, 2)
