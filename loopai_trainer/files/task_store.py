@@ -104,7 +104,7 @@ class TaskStore:
             connection = sqlite3.connect(uri, uri=True, timeout=self.wait_s, isolation_level=None)
             connection.row_factory = sqlite3.Row
             yield connection
-        except sqlite3.Error as error:
+        except (sqlite3.Error, RecursionError, UnicodeEncodeError) as error:
             raise _refusal(self.path, error) from None
         finally:
             if connection is not None:
@@ -219,7 +219,7 @@ def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
     return frozenset(row["name"] for row in connection.execute(f"pragma table_info({table})"))
 
 
-def _refusal(path: str, error: sqlite3.Error) -> TaskStoreError:
+def _refusal(path: str, error: Exception) -> TaskStoreError:
     said = str(error)
     if "locked" in said or "busy" in said:
         return TaskStoreError(

@@ -24,7 +24,7 @@ _LABEL = "task store trainer"
 _AGENTS = ("constructor", "obtainer")
 """In this order (spec/001, "On every fresh Verl prepare() round")."""
 
-_WAIT_S = 10.0
+_WAIT_S, _BRIEF_WAIT_S = 10.0, 0.2
 _SOURCES = ("verl_source_dataset_path", "verl_source_eval_dataset_path")
 _DATASETS = ("train_input_dataset_path", "train_input_eval_dataset_path")
 _MADE = "/prepared_data/"
@@ -180,6 +180,7 @@ def note_prepared(answer: Answer, settings: Settings, environ: Mapping[str, str]
         "trainer_result": envelope,
         "trainer_last_error": envelope["error"],
     }
+    _show_events(run)
     try:
         _write(Address(path, task_id), fields, environ)
     except TaskStoreError as error:
@@ -189,6 +190,16 @@ def note_prepared(answer: Answer, settings: Settings, environ: Mapping[str, str]
         told = problem_json(_warning("TASK_STORE_NOT_WRITTEN", message, error.hint, "db_path"))
         answer.data = {**data, "warnings": [*data["warnings"], told]}
     return answer
+
+
+def _show_events(run: RunDir) -> None:
+    """LoopAI's event file with the steps of prepare; what cannot be written now is when training starts."""
+    from loopai_trainer.files.legacy_pickle import EventPickle
+
+    try:
+        EventPickle(run).write(_BRIEF_WAIT_S)
+    except OSError:
+        pass
 
 
 def _task_dir(settings: Settings) -> Any:

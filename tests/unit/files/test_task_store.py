@@ -1,8 +1,10 @@
 """LoopAI's database is read and written as LoopAI itself would understand it, and never changed otherwise."""
 
+import inspect
 import json
 import os
 import sqlite3
+import sys
 import threading
 
 import pytest
@@ -174,6 +176,29 @@ def test_a_damaged_state_is_not_written_over(database, store, text):
     with pytest.raises(TaskStoreError):
         store.write("demo", "trainer", {"a": 1})
     assert database.do("select state from taskmodel where task_id='demo'") == [(text,)]
+
+
+def test_what_no_statement_can_hold_is_refused(database, store):
+    with pytest.raises(TaskStoreError):
+        store.section("\ud800", "trainer")
+    deep = "[" * 900 + "]" * 900
+    database.do("update taskmodel set state=? where task_id='demo'", f'{{"trainer": {{}}, "deep": {deep}}}')
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 300)
+    try:
+        with pytest.raises(TaskStoreError):
+            store.write("demo", "trainer", {"a": 1})
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_a_store_that_is_spoilt_while_it_is_used(database, store):
+    for rest in database.path.parent.glob(database.path.name + "-*"):
+        rest.unlink()
+    database.path.write_bytes(database.path.read_bytes()[:100] + b"\x00" * 5000)
+    with pytest.raises(TaskStoreError) as caught:
+        store.write("demo", "trainer", {"a": 1})
+    assert caught.value.code == "TASK_STORE_UNUSABLE"
 
 
 def test_the_journal_mode_stays_what_it_was(database, store):

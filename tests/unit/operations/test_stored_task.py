@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from fakes.loopai import LoopAI
+from fakes.loopai import LoopAI, read_events
 
 from loopai_trainer.errors import DataError, SettingsError, TaskStoreError
 from loopai_trainer.operations.prepare import prepare
@@ -241,6 +241,11 @@ def test_prepare_writes_its_fields_back(stored, database):
     assert database.runtimes("demo") == []  # prepared has no row
     noted = json.loads(Path(answer.data["run_dir"], "plan.json").read_text())["settings"]
     assert noted["db_path"] == {"value": str(database.path), "origin": "environment variable DB_PATH"}
+    events = read_events(stored.root / "outputs" / "demo" / "trainer.pkl")
+    assert [(event.node, event.status) for event in events] == [
+        ("data_check", "prepared"),
+        ("config_generation", "prepared"),
+    ]
     again = stored.prepare(task_id="demo", trainer_version_id="v2")
     assert again.data["trainer_version_id"] == database.trainer("demo")["trainer_version_id"] == "v2"
 
@@ -287,3 +292,17 @@ def test_secrets_do_not_reach_the_store(stored, database):
     with pytest.raises(SettingsError, match="secret"):
         prepare(request)
     assert "abcdef0123456789abcdef" not in json.dumps(database.state("demo"))
+
+
+SPECIFIED = """
+TASK_ID DB_PATH VERSION_ID OUTPUT_DIR TRAINER_OUTPUT_DIR TRAIN_FRAMEWORK TRAIN_STAGE TRAIN_DATASET_PATH TRAIN_EVAL_DATASET_PATH
+VERL_SOURCE_DATASET_PATH VERL_SOURCE_EVAL_DATASET_PATH VERL_DATA_ADAPTER VERL_DATA_SOURCE VERL_VALIDATION_RATIO VERL_SPLIT_SEED
+TRAIN_MODEL_PATH TRAIN_TASK_DESCRIPTION TRAIN_CONFIG_TEMPLATE_PATH LLAMAFACTORY_DIR LLAMAFACTORY_ENV_PATH VERL_DIR VERL_ENV_PATH
+VERL_CONDA_ENV VERL_REWARD_MODE VERL_REWARD_PRESET VERL_REWARD_KWARGS VERL_REWARD_FUNCTION_PATH VERL_REWARD_FUNCTION_NAME
+VERL_INHERIT_PREVIOUS_CONFIG VERL_USE_PREVIOUS_BEST_MODEL VERL_MULTI_ROUND_ENABLED TRAINER_PERSISTENT_WORKER CUDA_VISIBLE_DEVICES
+"""
+
+
+def test_every_variable_of_the_specification_is_a_setting():
+    fields = [field for stage in ("sft", "grpo") for field in resolve(Request({"train_stage": stage}, {})).fields]
+    assert set(SPECIFIED.split()) - {name for field in fields for name in field.env} == set()
