@@ -128,7 +128,7 @@ def _tried(trial: _Trial, watch: Watcher | None, talk: Talk, progress: Progress 
         return _Found([*checks, dev_checks.refused("training", error)], {}, examined)
     if ended["status"] == "cancelled":
         return _Found(checks, {}, examined, made, cancelled=True)
-    run_checks = dev_checks.of_run(made.run, ended, made.plan, took_s)
+    run_checks = dev_checks.of_run(made.run, ended, made.plan, took_s, makes_model=backend.makes_model)
     return _Found([*checks, *run_checks], made.not_shown, examined, made)
 
 

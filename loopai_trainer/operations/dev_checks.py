@@ -66,7 +66,7 @@ def of_plan(plan: Plan, summary: Mapping[str, Any]) -> list[Check]:
     return found
 
 
-def of_run(run: RunDir, data: Mapping[str, Any], plan: Plan, took_s: float) -> list[Check]:
+def of_run(run: RunDir, data: Mapping[str, Any], plan: Plan, took_s: float, *, makes_model: bool = True) -> list[Check]:
     """What the bounded training has shown; `data`: the status data of its end."""
     error = data.get("error") or {}
     if data["status"] != "completed":
@@ -82,7 +82,10 @@ def of_run(run: RunDir, data: Mapping[str, Any], plan: Plan, took_s: float) -> l
     evaluated = [row["values"] for row in rows if row.get("kind") in ("eval", "val")]
     if evaluated:
         found.append(Check("evaluation", PASSED, f"measured on held-out rows{_last(evaluated)}"))
-    return [*found, Check("saving", PASSED, "the weights were saved, can be read and are finite; they are removed")]
+    saved = "its result was written and can be read; it is removed"
+    if makes_model:
+        saved = "the weights were saved, can be read and are finite; they are removed"
+    return [*found, Check("saving", PASSED, saved)]
 
 
 def metric_rows(run: RunDir) -> list[dict[str, Any]]:

@@ -15,7 +15,9 @@ from loopai_trainer.files import atomic, event_log, state_file
 from loopai_trainer.files.event_log import utc_text
 from loopai_trainer.files.run_dir import RunDir, TaskDir
 from loopai_trainer.host import locks, processes
+from loopai_trainer.rules import dev_bounds
 from loopai_trainer.rules import plan as plans
+from loopai_trainer.rules.cluster import HERE
 from loopai_trainer.rules.run_state import LIVE, TERMINAL
 from loopai_trainer.worker import guards, own, starting
 from loopai_trainer.worker.record import Record, tell
@@ -86,6 +88,10 @@ def main(words: list[str], asked: Asked | None = None) -> int:
         record = _open_record(arguments)
         job = _job(arguments, record, asked or Asked())
         status = _WORK[arguments.mode](job)
+        if dev_bounds.is_dev(job.approved.plan):
+            from loopai_trainer.worker import dev_weights
+
+            dev_weights.remove(arguments.run)
         for fd in arguments.device_fds:
             locks.name_holder(fd, "")  # nobody any more
         return 0 if status == "completed" else 1
@@ -111,7 +117,11 @@ def _open_record(arguments: Arguments) -> Record:
     state["config_sha256"] = arguments.sha256
     state["worker"] = identity = processes.own_identity()
     handle = "/".join(str(part) for part in identity.values())
-    state["executor"] = {"name": arguments.executor, "handle": handle}
+    submitted = state.get("executor")
+    if isinstance(submitted, dict) and submitted.get("name") == arguments.executor not in HERE:
+        state["executor"] = {**submitted, "host": os.uname().nodename}
+    else:
+        state["executor"] = {"name": arguments.executor, "handle": handle}
     if state.get("status") not in LIVE:
         # A training that is to be finished was running, whatever a lost or false record says.
         state["status"] = "running" if arguments.follows else ""
@@ -124,6 +134,8 @@ def _job(arguments: Arguments, record: Record, asked: Asked) -> own.Job:
     approved = plans.approve(data, arguments.sha256, arguments.run.config)
     plan = approved.plan
     record.state.update(task_id=plan.task_id, framework=plan.framework, stage=plan.stage)
+    if dev_bounds.is_dev(plan):
+        record.state["mode"] = dev_bounds.BLOCK
     if not arguments.follows:
         guards.check_place(arguments.run, plan)
         guards.check_fresh(arguments.run, plan)

@@ -50,6 +50,9 @@ def test_what_a_good_run_shows(run, tmp_path):
     ]  # fmt: skip
     assert found[0].detail == "2 of 2 steps on 90 rows in 12 s; loss 2 -> 1.5"
     assert found[1].detail == "measured on held-out rows; eval_loss 1.75"
+    assert found[2].detail.startswith("the weights were saved")
+    found = dev_checks.of_run(made, DONE, make_plan(tmp_path / "run"), 12.4, makes_model=False)
+    assert found[2].detail == "its result was written and can be read; it is removed"
 
 
 def test_verls_metrics_are_told_by_their_own_names(run, tmp_path):
