@@ -54,9 +54,9 @@ class _Loader:
 
 
 def _installed() -> Iterator[tuple[tuple[str, str], _Loader]]:
-    from importlib.metadata import entry_points
+    from loopai_trainer.host import offered
 
-    for entry_point in entry_points(group=ENTRY_POINTS):
+    for entry_point in offered.points(ENTRY_POINTS):
         loader = _Loader(entry_point)
         framework, _, stage = entry_point.name.partition("/")
         for name in (stage,) if stage else loader().stages:

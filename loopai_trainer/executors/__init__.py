@@ -39,13 +39,13 @@ def submitting(name: object) -> Submits | None:
 
 def _from_entry_points(name: str) -> Executor:
     # Imported here, not above: it costs more CPU than starting a worker does (40 ms, measured with Python 3.11).
-    from importlib.metadata import entry_points
+    from loopai_trainer.host import offered
 
-    points = entry_points(group=ENTRY_POINTS, name=name)
-    for point in points:
+    point = offered.find(ENTRY_POINTS, name)
+    if point is not None:
         found: Executor = point.load()
         return found
-    known = ", ".join(sorted({*_TABLE, *entry_points(group=ENTRY_POINTS).names}))
+    known = ", ".join(sorted({*_TABLE, *offered.names(ENTRY_POINTS)}))
     raise ConfigError(
         f"loopai.launch.executor: there is no executor '{name}'",
         code="CONFIG_INVALID",

@@ -8,6 +8,7 @@ from typing import Any
 
 from loopai_trainer.backends.verl_grpo import reward_file
 from loopai_trainer.errors import ConfigError
+from loopai_trainer.host import offered
 from loopai_trainer.records import DataReport, Problem, PromptFacts, Settings
 from loopai_trainer.rules import reward_choice, reward_presets
 
@@ -88,12 +89,18 @@ def red_flags(block: Mapping[str, Any]) -> list[Problem]:
 
 
 def _named_function(settings: Settings) -> tuple[str, str]:
-    """(absolute path of the file, name of the function) of FILE[:NAME]. Raises ConfigError for two different names."""
+    """(absolute path of the file, name of the function) of FILE[:NAME], or of a reward that a package offers by name.
+
+    Raises ConfigError for two different names.
+    """
     text = settings.text("verl_reward_function_path")
     setting = settings.text("verl_reward_function_name")
     path, separator, name = text.rpartition(":")
     if os.path.isfile(text) or not (separator and path and os.sep not in name):
         path, name = text, ""
+        point = None if os.path.exists(text) or not text.isidentifier() else offered.find(offered.REWARDS, text)
+        if point is not None:
+            path, name = offered.source_of(point)
     if name and setting and name != setting:
         message = f"the reward's function is named twice: '{name}' in {text}, '{setting}' in verl_reward_function_name"
         problem = Problem(

@@ -147,3 +147,18 @@ def test_a_block_that_was_edited_breaks_nothing_here():
         assert reward.called(block)
         assert reward.red_flags(block) == []
         assert "path" in reward.native_keys(block, "/i", "0.8")
+
+
+def test_a_reward_that_a_package_offers_by_name_is_taken_from_its_file(tmp_path, monkeypatch):
+    import importlib.metadata
+
+    (tmp_path / "polite_rewards.py").write_text(
+        "def polite(data_source, solution_str, ground_truth, extra_info=None): ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    point = importlib.metadata.EntryPoint("polite", "polite_rewards:polite", "loopai_trainer.rewards")
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda *, group: [point])
+    given = settings(verl_reward_mode="custom", verl_reward_function_path="polite")
+    block = reward.reward_block(given, KNOWN)
+    assert (block["function"], block["name"]) == (str(tmp_path / "polite_rewards.py"), "polite")
+    assert reward.input_files(given) == {"reward_function.py": str(tmp_path / "polite_rewards.py")}
