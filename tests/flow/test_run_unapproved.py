@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from fakes.answers import checked
 from fakes.llamafactory_env import make_environment
 from fakes.llamafactory_program import make_startable
 from fakes.sft_plans import make_model_folder
@@ -41,7 +42,7 @@ def call(tmp_path):
     def called(*words):
         argv = [sys.executable, "-m", "loopai_trainer", "run", *plan, *words, "--json"]
         done = subprocess.run(argv, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False)
-        return done, json.loads(done.stdout)
+        return done, checked(json.loads(done.stdout))
 
     return called
 

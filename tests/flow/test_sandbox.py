@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes import sandboxes
+from fakes.answers import checked
 from fakes.runs import answer, wait_for
 
 pytestmark = pytest.mark.flow
@@ -24,7 +25,7 @@ def inside(prefix, run, *words, **environ):
     argv = [*prefix, sys.executable, "-P", "-m", "loopai_trainer", *words, "--json"]
     done = subprocess.run(argv, capture_output=True, env={**run.env, **environ}, cwd=run.root, timeout=120, check=False)
     try:
-        return done.returncode, json.loads(done.stdout)
+        return done.returncode, checked(json.loads(done.stdout))
     except ValueError:
         raise AssertionError(f"exit {done.returncode}: {done.stdout!r} {done.stderr.decode()}") from None
 

@@ -6,6 +6,7 @@ import re
 import signal
 
 import pytest
+from fakes.answers import checked_line
 from fakes.runs import answer, wait_for
 from fakes.terminals import Terminal
 
@@ -60,14 +61,15 @@ def test_leaving_changes_nothing(holding, leave):
 def test_json_lines_until_the_end(holding):
     run, hold, _ = holding
     watching = run.call("watch", run.run.path, "--json")
-    first, state = (json.loads(watching.stdout.readline()) for _ in range(2))
+    first = checked_line("version-line", json.loads(watching.stdout.readline()))
+    state = checked_line("watch-line", json.loads(watching.stdout.readline()))
     assert first == {"type": "version", "schema": "loopai-trainer/1"}
     assert (state["type"], state["status"], state["current_step"]) == ("state", "running", 6)
     assert state["metrics"] == {"loss": 0.3333, "learning_rate": 0.0001}
     assert state["devices"] == []
     hold.unlink()
     out, err = watching.communicate(timeout=60)
-    last = json.loads(out.splitlines()[-1])
+    last = [checked_line("watch-line", json.loads(line)) for line in out.splitlines()][-1]
     assert (watching.returncode, err) == (0, b"")
     assert (last["type"], last["status"]) == ("end", "completed")
     assert "result" not in last

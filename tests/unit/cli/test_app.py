@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from fakes.answers import checked
 
 from loopai_trainer.cli import app, fast
 from loopai_trainer.operations import guide
@@ -30,7 +31,7 @@ def test_usage_and_validation_errors_are_one_json_document(words, code, capsys, 
     monkeypatch.chdir(tmp_path)
     assert app.run(words) == code
     out, err = capsys.readouterr()
-    document = json.loads(out)
+    document = checked(json.loads(out))
     assert document["ok"] is False
     assert document["error"]["hint"]
     assert "Traceback" not in err

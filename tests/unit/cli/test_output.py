@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.answers import checked, checked_line
 from fakes.runs import PreparedRun
 
 from loopai_trainer.files.event_log import append
@@ -122,8 +123,8 @@ def test_a_terminal_of_another_encoding_is_no_crash(run, words, encoding):
     run.extra_env = {"PYTHONIOENCODING": encoding}
     lines = run.call(*words.format(path=run.run.path).split(), "--json").communicate(timeout=60)[0].decode(encoding)
     if words.endswith("-f"):
-        assert json.loads(lines.splitlines()[-1])["line"] == text
+        assert checked_line("log-line", json.loads(lines.splitlines()[-1]))["line"] == text
     else:
-        assert json.loads(lines)["data"]["lines"] == [text]
+        assert checked(json.loads(lines))["data"]["lines"] == [text]
     shown = run.call(*words.format(path=run.run.path).split()).communicate(timeout=60)[0].decode(encoding)
     assert "\\ud83d\\ude00" in shown or "\U0001f600" in shown
