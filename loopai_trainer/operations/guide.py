@@ -19,8 +19,8 @@ from loopai_trainer.records import Field, Problem, Settings
 from loopai_trainer.rules import messages
 
 _EXAMPLES: Mapping[str, tuple[str, ...]] = {
-    "sft": ("trainer prepare --dataset data.jsonl --model DIR --task-description 'SFT a chat assistant'",),
-    "grpo": (
+    "llamafactory/sft": ("trainer prepare --dataset data.jsonl --model DIR --task-description 'SFT a chat assistant'",),
+    "verl/grpo": (
         "trainer prepare --stage grpo --dataset train.parquet --eval-dataset validation.parquet --model DIR "
         "--reward-mode preset --reward-preset math_boxed --task-description 'Optimize task accuracy with GRPO'",
     ),
@@ -113,10 +113,24 @@ def _data(asked: _Guide, task_type: str | None) -> dict[str, Any]:
         },
         "problems": [problem_json(problem) for problem in unusable],
         "warnings": [problem_json(problem) for problem in resolved.warnings],
-        "examples": list(_EXAMPLES.get(stage, ())),
+        "examples": _examples(asked),
         "message": said,
         "next_command": "" if needed or asked.request.state is not None else _prepare_command(asked),
     }
+
+
+def _examples(asked: _Guide) -> list[str]:
+    """The specification's for its own pairs; for others a call with all that is required."""
+    settings = asked.settings
+    written = _EXAMPLES.get(f"{settings.text('train_framework')}/{settings.text('train_stage')}")
+    if written is not None:
+        return list(written)
+    words: list[str] = []
+    for field in asked.resolved.fields:
+        if field.required and (field.default is None or field.name in ("train_framework", "train_stage")):
+            value = settings.text(field.name) or "VALUE"
+            words += [field.flag, value] if field.flag else ["--option", f"{field.name}={value}"]
+    return [commands.prepare(words)]
 
 
 def _is_unset(settings: Settings, name: str) -> bool:

@@ -82,6 +82,8 @@ FIELD_HELP: Mapping[str, str] = {
     "mlflow_tracking_uri": "联网时 MLflow 服务器的地址",
     "train_input_use_swanlab": "同时用 SwanLab 记录指标",
     "train_input_swanlab_project": "SwanLab 的项目名",
+    "agentlightning_env_path": "装有 agentlightning 的运行环境：根目录、bin 目录或 conda 环境名",
+    "agentlightning_api_key_env": "存放优化器接口密钥的环境变量名",
     "verl_env_path": "verl 的运行环境：根目录、bin 目录或 conda 环境名",
     "verl_dir": "verl 的源码目录；只用于显示，从不写入",
     "verl_source_dataset_path": "待转换的生成数据：.json、.jsonl 或 .parquet",

@@ -129,3 +129,10 @@ def test_settings_that_cannot_be_resolved_keep_the_shape(place):
     assert (told["ready"], told["error"]["code"], told["task_type"]) == (False, "SETTINGS_INVALID", "sft")
     assert whole.keys() - {"task_id", "train_framework", "train_stage", "language"} <= told.keys()
     json.dumps(told)
+
+
+def test_a_pair_without_an_example_of_its_own_gets_one_of_what_is_required(place):
+    (example,) = data_of(place, train_framework="agentlightning", train_stage="dev")["examples"]
+    words = shlex.split(example)
+    assert words[:6] == ["trainer", "prepare", "--framework", "agentlightning", "--stage", "dev"]
+    assert words[6:8] == ["--dataset", "VALUE"]
