@@ -6,6 +6,7 @@ It runs there, by the interpreter that the plan names; operations/cluster_check.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import sys
@@ -65,7 +66,7 @@ def _nodes(plan: Plan, run: RunDir) -> list[str]:
     import ray
 
     try:
-        ray.init(runtime_env={"py_executable": sys.executable}, log_to_driver=False, logging_level="warning")
+        ray.init(runtime_env={"py_executable": sys.executable}, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
         raise HostUnfit(
             f"{sys.executable} (Python {platform.python_version()}, Ray {ray.__version__}) cannot join it: {error}",

@@ -7,6 +7,7 @@ has a log file of its own. It is run by the interpreter that the plan names, who
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -14,6 +15,8 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from loopai_trainer.host.processes import MARK
 
 _PAUSE_S = 0.3
 _NODE_ANSWER_S = 60.0
@@ -29,12 +32,13 @@ class Lost(Exception):
 
 
 class Driver:
-    """One command on several nodes. `spec`: nodes, bundle, cwd, logs, cache, tmp (see placing.place)."""
+    """One command on several nodes. `spec`: nodes, bundle, cwd, env (names), logs, cache, tmp (see placing.place)."""
 
     def __init__(self, spec: Mapping[str, Any], argv: Sequence[str], env: Mapping[str, str]) -> None:
         self.spec = spec
         self.argv = list(argv)
-        self.env = {name: value for name, value in env.items() if not name.startswith("RAY_")}
+        # Nothing that Ray, or whoever started it, has put into this process's environment besides.
+        self.env = {name: env[name] for name in (*spec["env"], MARK) if name in env}
         self.asked = False
         self.nodes: list[Any] = []
         self.echo = Echo(self.log(0))
@@ -199,7 +203,7 @@ def main(words: Sequence[str]) -> int:
     # Before ray.init, which takes SIGTERM for itself if nobody has.
     signal.signal(signal.SIGTERM, ask)
     try:
-        ray.init(runtime_env={"py_executable": sys.executable}, log_to_driver=False, logging_level="warning")
+        ray.init(runtime_env={"py_executable": sys.executable}, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
         say(f"the cluster cannot be joined: {str(error).strip().splitlines()[0]}")
         return 1

@@ -50,16 +50,19 @@ def place(
         "nodes": launch["nodes"],
         "bundle": cluster.bundle(launch),
         "cwd": command.cwd,
+        "env": sorted(command.env),
         **{name: places[name] for name in ("logs", "cache", "tmp")},
     }
     argv = (sys.executable, "-P", "-c", _DRIVER, json.dumps(spec), *command.argv)
-    inherited = {name: environ[name] for name in (_JOB_CONFIG, "PYTHONPATH") if name in environ}
+    inherited = {_JOB_CONFIG: environ[_JOB_CONFIG]} if _JOB_CONFIG in environ else {}
     return Command(argv, command.cwd, {**inherited, **command.env, **_cluster_env(environ)})
 
 
 def _joining(command: Command, python: str, environ: Mapping[str, str]) -> dict[str, str]:
     workers = {name: value for name, value in command.env.items() if name not in _NOT_FOR_WORKERS}
-    runtime_env = {"py_executable": python, "env_vars": {n: v for n, v in workers.items() if not n.startswith("RAY_")}}
+    own = {name: value for name, value in workers.items() if not name.startswith("RAY_")}
+    # Said even where it is empty: a node's own PYTHONPATH would load what nobody approved.
+    runtime_env = {"py_executable": python, "env_vars": {"PYTHONPATH": "", **own}}
     config = {"runtime_env": runtime_env, "metadata": _metadata(environ)}
     # What verl itself tells its workers goes before what is told here: the values come from the same environment.
     return {_JOB_CONFIG: json.dumps(config), "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1", **_cluster_env(environ)}

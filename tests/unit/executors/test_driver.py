@@ -36,8 +36,8 @@ def nodes(monkeypatch):
 def drive(nodes, tmp_path):
     def make(code, count=2, **bundle):
         spec = {"nodes": count, "bundle": bundle or {"CPU": 1.0}, "cwd": str(tmp_path)}
-        spec |= {"logs": f"{tmp_path}/train-node-", "cache": f"{tmp_path}/cache", "tmp": ""}
-        env = {"PATH": os.environ["PATH"], "HOME": f"{tmp_path}/cache", "RAY_ADDRESS": "x"}
+        spec |= {"logs": f"{tmp_path}/train-node-", "cache": f"{tmp_path}/cache", "tmp": "", "env": ["HOME", "PATH"]}
+        env = {"PATH": os.environ["PATH"], "HOME": f"{tmp_path}/cache", "RAY_ADDRESS": "x", "PYTHONPATH": "/planted"}
         return driver.Driver(spec, [sys.executable, "-I", "-S", "-c", code], env)
 
     return make
@@ -61,6 +61,15 @@ def test_one_command_a_node(drive, nodes, tmp_path, capfdbinary):
     out = capfdbinary.readouterr().out.decode()
     assert said in out  # rank 0's output is the driver's own
     assert "cache/node-1" not in out
+
+
+def test_nothing_of_the_clusters_own_environment_reaches_training(drive, tmp_path):
+    one = drive("import os; print(sorted(os.environ))", count=1)
+    assert one.run() == 0
+    said = Path(tmp_path, "train-node-0.log").read_text()
+    assert "PYTHONPATH" not in said
+    assert "RAY_" not in said
+    assert "MASTER_PORT" in said
 
 
 def test_one_node_needs_no_spread(drive, nodes):
@@ -109,7 +118,7 @@ def test_nodes_are_waited_for_until_somebody_asks_to_stop(drive, nodes, capsys):
 def test_a_cluster_that_cannot_be_joined(nodes, monkeypatch, capsys):
     nodes.join_error = ConnectionError("refused\nlong text")
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    assert driver.main([json.dumps({"logs": "/none"}), "prog"]) == 1
+    assert driver.main([json.dumps({"logs": "/none", "env": []}), "prog"]) == 1
     assert "cannot be joined: refused\n" in capsys.readouterr().out
 
 
@@ -117,6 +126,7 @@ def test_main_leaves_the_cluster_behind(nodes, monkeypatch, tmp_path):
     handlers = []
     monkeypatch.setattr(signal, "signal", lambda number, handler: handlers.append(handler))
     spec = {"nodes": 1, "bundle": {"CPU": 1.0}, "cwd": str(tmp_path), "logs": f"{tmp_path}/n", "cache": "/c", "tmp": ""}
+    spec["env"] = ["HOME", "PATH"]
     monkeypatch.setenv("HOME", str(tmp_path))
     assert driver.main([json.dumps(spec), sys.executable, "-c", "pass"]) == 0
     assert nodes.closed == 1

@@ -174,6 +174,7 @@ class TestPlace:
             "nodes": 2,
             "bundle": {"CPU": 3.0, "GPU": 2.0},
             "cwd": "/run/launch",
+            "env": ["A", "HOME", "TMPDIR"],
             "logs": "/run/train-node-",
             "cache": "/run/cache",
             "tmp": "/tmp/x",
@@ -188,7 +189,8 @@ class TestPlace:
         assert placed.argv == COMMAND.argv
         assert placed.env["RAY_ADDRESS"] == "10.0.0.1:6379"
         told = json.loads(placed.env["RAY_JOB_CONFIG_JSON_ENV_VAR"])
-        assert told["runtime_env"] == {"py_executable": "/env/bin/python", "env_vars": {"HOME": "/run/cache", "A": "1"}}
+        env_vars = {"PYTHONPATH": "", "HOME": "/run/cache", "A": "1"}
+        assert told["runtime_env"] == {"py_executable": "/env/bin/python", "env_vars": env_vars}
         assert told["metadata"] == {"job_submission_id": "v1"}
 
     def test_a_config_that_cannot_be_read_tells_nothing(self):
