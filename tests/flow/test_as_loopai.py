@@ -93,6 +93,20 @@ def test_a_failure_comes_back_with_its_reason(start, database, options, code):
     assert statuses(database) == [("v1", "failed")]
 
 
+def test_no_secret_of_a_failure_reaches_loopai(database, prepare):
+    token = "hf_" + "Ab3dEf6hIj9lMn2pQr5tUv8xYz1Babcdef"
+    words = f"RuntimeError: login with correct-horse-battery and {token} failed"
+    run = prepare("v2", exit_code=3, stop_at=2, last_words=words)
+    run.extra_env = {"DB_PATH": str(database.path), "MY_API_KEY": "correct-horse-battery"}
+    assert run.run_to_end()[0] == 11
+    told = [json.dumps(database.state("task")), str(database.do("select * from taskruntime"))]
+    told += [Path(file).read_bytes().decode("latin-1") for file in (run.run.event_pickle, run.run.result_pickle)]
+    assert "login with [redacted] and [redacted] failed" in told[0]
+    for text in told:
+        assert token not in text
+        assert "correct-horse-battery" not in text
+
+
 def test_a_cancelled_run_is_failed_with_the_reason(start, database):
     run, caller, _ = start()
     assert answer(run.call("cancel", run.run.path, "--json"))[1]["status"] == "cancelled"
