@@ -72,7 +72,7 @@ def _train(document: dict[str, Any]) -> None:
     from agl_told import say
 
     config = resolved(document, told_place(document["paths"]["store_port"]))
-    from agentlightning.verl import run_ppo
+    from agentlightning.verl.entrypoint import run_ppo
 
     say("phase training")
     native = document["native"]
@@ -81,11 +81,11 @@ def _train(document: dict[str, Any]) -> None:
 
 def resolved(document: dict[str, Any], place: dict[str, Any]) -> Any:
     """verl's configuration as Agent Lightning composes it, the plan's keys over it, and where its server is."""
-    from hydra import compose, initialize
+    from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf, open_dict
 
     native = document["native"]
-    with initialize(version_base=None, config_path="pkg://agentlightning/verl"):
+    with initialize_config_module(version_base=None, config_module="agentlightning.verl"):
         base = compose(config_name="config")
     own = {
         "agl_base_url": f"http://{HOST}:{place['port']}",
