@@ -9,6 +9,9 @@ import pytest
 from fakes.cli import Called, trainer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+FOLDER = Path(__file__).parent
+SHARE_RUNS = ("test_whole_runs.py", "test_refusals.py")
+LONGEST = ("test_verl_runs.py", "test_ray_jobs.py", "test_agent_lightning.py", "test_whole_runs.py", "test_refusals.py")
 
 
 class Run(NamedTuple):
@@ -50,10 +53,16 @@ class Workshop:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two groups for two processes, so that each of the session's runs is made once: verl's long ones, and the rest."""
+    """Files are shared out whole, the longest first; two that use the same runs stay together: each is made once."""
     for item in items:
-        if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.xdist_group("verl runs" if item.path.name == "test_verl_runs.py" else "others"))
+        if item.path.parent == FOLDER:
+            item.add_marker(pytest.mark.xdist_group("runs" if item.path.name in SHARE_RUNS else item.path.stem))
+    items.sort(key=_order)
+
+
+def _order(item: pytest.Item) -> int:
+    longest = item.path.parent == FOLDER and item.path.name in LONGEST
+    return LONGEST.index(item.path.name) if longest else len(LONGEST)
 
 
 @pytest.fixture(scope="session")
