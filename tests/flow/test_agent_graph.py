@@ -65,7 +65,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = Place(tmp_path)
     yield made
-    for run in (tmp_path / "outputs").glob("*/trainer/*"):
+    for run in [path.parent for path in tmp_path.rglob("run_state.json")]:
         left = [dict(one) for one in processes.marked(run.name, str(run))]
         processes.terminate(lambda left=left: [one for one in left if processes.alive(one)], grace_s=0.0)
         assert left == []
@@ -97,6 +97,39 @@ def starts(result):
 
 def test_the_nodes_of_the_specification(trainer):
     assert [name for name in trainer().get_graph().nodes if not name.startswith("__")] == NODES
+
+
+def test_the_example_of_the_specification(place):
+    """As spec/000 writes it, but for framework and paths; LoopAI's own path of a template is a bundled one's."""
+    trainer = TrainerAgent(checkpointer=InMemorySaver(), store=InMemoryStore())
+    graph = trainer()
+    state = {
+        "trainer": {
+            **place.state()["trainer"],
+            "llamafactory_dir": "/path/to/LLaMA-Factory",
+            "output_dir": "./output/trainer_demo",
+            "train_input_use_swanlab": True,
+            "train_input_swanlab_project": "demo_llamafactory_training",
+        }
+    }
+    config = {"configurable": {"thread_id": "trainer_demo"}}
+    result = graph.invoke(state, config=config)
+    result = graph.invoke(Command(resume=asked(result)["config_sha256"]), config=config)
+    summary = trainer.get_training_summary(result)
+    assert summary["final_status"] == "completed"
+    version = result["trainer"]["trainer_task_id"]
+    runs = place.root / "output" / "trainer_demo" / "trainer_demo" / "trainer"
+    assert [path.name for path in runs.iterdir()] == [version]
+    outside = {name for name, path in summary["output_files"].items() if not Path(path).is_relative_to(runs / version)}
+    assert outside == {"events"}  # LoopAI's event file is the task's
+    written = {
+        "trainer_data_check_passed", "train_output_data_check_report_path", "trainer_config_generation_success",
+        "train_output_config_path", "trainer_config_explanation_path", "trainer_training_success",
+        "trainer_training_task_id", "trainer_training_execution_time", "trainer_training_final_status",
+        "train_output_training_log_path", "train_output_training_report_path", "training_checkpoints",
+        "training_step_losses",
+    }  # fmt: skip
+    assert written <= set(result["trainer"])
 
 
 def test_from_state_to_summary_with_a_person_between(place, trainer):
