@@ -70,10 +70,10 @@ class Workshop:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         return path
 
-    def prepare(self, version: str, stage: str, data: Path, *more: Any, agent: str = "Adder", **keys: Any) -> Called:
+    def prepare(self, version: str, stage: str, data: Path, *more: Any, **keys: Any) -> Called:
         template = self.root / f"{version}.yaml"
         base = {
-            "agent": {"file": str(EXAMPLES / "sum_agent.py"), "name": agent},
+            "agent": {"file": str(EXAMPLES / "sum_agent.py"), "name": "Adder"},
             "tracer": "otel",
             "limits": {"rollout_s": 60, "wall_s": 600},
         }
@@ -126,6 +126,16 @@ def test_a_dry_run_in_every_strategy(workshop, name, keys):
     assert len(one.stored("attempts")) == 4
     assert all(row["values"]["reward"] == 1.0 and row["values"]["spans"] >= 2 for row in one.rows())
     assert one.survivors() == []
+
+
+def test_trainer_dev_tries_a_plan_on_a_few_tasks(workshop):
+    prepared = workshop.prepare("tried", "dev", workshop.tasks("tried", 20), **SHARED)
+    assert prepared.code == 0, prepared.out
+    answer = trainer("dev", prepared.data["config_path"], **workshop.environ)
+    assert answer.code == 0, answer.out + answer.err
+    checks = {check["name"]: check for check in answer.data["checks"]}
+    assert "16 of 16 steps" in checks["training"]["detail"]
+    assert not (Path(prepared.data["run_dir"]) / "checkpoints").exists()
 
 
 def test_one_rollout_that_raises_fails_the_run_and_the_others_are_still_made(workshop):

@@ -109,6 +109,12 @@ def test_edits_that_break_the_reserved_block_are_refused(plan, change, key):
         assert not key.startswith("loopai.inputs") or "--refresh" in found[key].hint
 
 
+def test_a_model_that_the_framework_needs_cannot_be_edited_away(plan):
+    plan.edit(lambda v: v["loopai"]["inputs"].pop("model"))
+    error = plan.refused()
+    assert error.code == "RESERVED_BLOCK" and "loopai.inputs.model" in error.message
+
+
 def test_the_way_on_is_a_refresh_where_that_mends_all(plan):
     plan.replace("rows: 2", "rows: 3")
     assert plan.refused().next_command == f"trainer inspect {plan.run.config} --refresh"

@@ -86,3 +86,9 @@ def test_inputs_lists_all_that_is_pinned():
         ("train", "/run/train.parquet"),
         ("dataset_info.json", "/run/dataset_info.json"),
     ]
+
+
+def test_a_plan_may_have_no_model():
+    inputs = {name: entry for name, entry in LOOPAI["inputs"].items() if name != "model"}
+    plan = plans.render({**LOOPAI, "inputs": inputs}, RESULT, {})
+    assert plan.loopai["inputs"].get("model") is None
