@@ -105,7 +105,9 @@ def _json(line: bytes) -> object:
         return None  # torn by the end of what was read
 
 
-_TOLD = ("loss", "actor/loss", "critic/score/mean", "eval_loss")
+_TOLD = ("loss", "critic/score/mean", "actor/loss")
+_CORE = "val-core/"
+"""How verl calls what a validation is about; other keys are by the way."""
 
 
 def _change(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -119,5 +121,6 @@ def _change(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _last(rows: Sequence[Mapping[str, Any]]) -> str:
     values = {name: value for name, value in rows[-1].items() if isinstance(value, int | float)}
-    name = next((name for name in ("eval_loss", *sorted(values)) if name in values), None)
+    core = [name for name in sorted(values) if name.startswith(_CORE)]
+    name = next((name for name in ("eval_loss", *core, *sorted(values)) if name in values), None)
     return f"; {name} {values[name]:.4g}" if name else ""

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from fakes.cli import trainer
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(3600)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -89,7 +89,7 @@ def tried_grpo(tmp_path_factory, verl_env):
     prepared = trainer(*words, **environ)
     assert prepared.code == 0, prepared.out + prepared.err
     before = names(prepared.data["run_dir"])
-    return prepared, before, trainer("dev", prepared.data["config_path"], timeout_s=1200, **environ)
+    return prepared, before, trainer("dev", prepared.data["config_path"], "--limit", "3600", timeout_s=4000, **environ)
 
 
 class TestGrpo:

@@ -56,7 +56,10 @@ def test_what_a_good_run_shows(run, tmp_path):
 
 
 def test_verls_metrics_are_told_by_their_own_names(run, tmp_path):
-    made = run(("train", {"critic/score/mean": 0.25, "actor/loss": None}), ("val", {"val-core/x/acc/mean@1": 0.5}))
+    made = run(
+        ("train", {"critic/score/mean": 0.25, "actor/loss": None}),
+        ("val", {"val-aux/a": 9.0, "val-core/x/acc/mean@1": 0.5}),
+    )
     found = dev_checks.of_run(made, DONE, make_plan(tmp_path / "run"), 1.0)
     assert found[0].detail.endswith("; critic/score/mean 0.25")
     assert found[1].detail.endswith("; val-core/x/acc/mean@1 0.5")
