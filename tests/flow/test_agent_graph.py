@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.loopai import LoopAI
 from fakes.sft_plans import make_model_folder
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
@@ -300,6 +301,21 @@ def test_the_next_round_of_a_state_is_a_version_of_its_own(place):
     versions = [one["trainer"]["trainer_version_id"] for one in (first, second)]
     assert versions[0] != versions[1]
     assert run_of(second).version_id == versions[1]
+
+
+def test_a_task_of_the_store_needs_no_state_and_its_rounds_are_written_back(place, monkeypatch):
+    store = LoopAI(place.root / "loopai.db")
+    store.add_task("stored_task", place.state())
+    monkeypatch.setenv("DB_PATH", str(store.path))
+    monkeypatch.setenv("TASK_ID", "stored_task")
+    monkeypatch.setenv("OUTPUT_DIR", str(place.root / "outputs"))
+    trainer = TrainerAgent(checkpointer=InMemorySaver(), auto_approve=True)
+    rounds = [trainer().invoke({"trainer": {}}, CONFIG) for _ in range(2)]
+    assert [trainer.get_training_summary(one)["final_status"] for one in rounds] == ["completed"] * 2
+    versions = [one["trainer"]["trainer_version_id"] for one in rounds]
+    assert len(set(versions)) == 2
+    assert store.runtimes("stored_task") == [("trainer", version, "completed") for version in versions]
+    assert {run_of(one).task.path for one in rounds} == {str(place.root / "outputs" / "stored_task")}
 
 
 def test_what_is_missing_is_the_configers_business(place, trainer):
