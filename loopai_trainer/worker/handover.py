@@ -17,7 +17,7 @@ from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.rules import secrets, task_fields
 from loopai_trainer.worker.record import Record, tell
 
-_PAUSE_S = 15.0
+_PAUSE_S = 30.0
 """Between two tellings while the status stays the same: phases and steps are news for people, not for each second."""
 
 _BRIEF_WAIT_S = 0.2
