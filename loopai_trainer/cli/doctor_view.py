@@ -17,4 +17,5 @@ def view(out: Console, data: Mapping[str, Any], message: str) -> None:
         out.print(f"{mark} [bold]{escape(check['name'].ljust(width))}[/]  {escape(check['detail'])}")
         if check["hint"]:
             out.print(f"    {' ' * width}  [bold]hint:[/] {escape(check['hint'])}")
-    out.print(escape(message))
+    if all(check["ok"] for check in data["checks"]):
+        out.print(escape(message))  # else the refusal says it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 
+from loopai_trainer.host import processes
 from loopai_trainer.host.devices import NVML_LIBRARY
 
 SHARED_MEMORY = "/dev/shm"
@@ -47,11 +48,20 @@ def driver_version(library: str = NVML_LIBRARY) -> str | None:
 
 
 def ray_processes() -> list[tuple[int, str]]:
-    """(pid, user) of the Ray nodes that run on this host, whoever started them."""
+    """(pid, user) of the Ray nodes that run on this host, those of this program's own trainings left out."""
     import psutil
 
     found = []
     for process in psutil.process_iter(["pid", "name", "username"]):
-        if process.info["name"] in _RAY_PROGRAMS:
+        if process.info["name"] in _RAY_PROGRAMS and not _of_a_run(int(process.info["pid"])):
             found.append((int(process.info["pid"]), str(process.info["username"] or "?")))
     return found
+
+
+def _of_a_run(pid: int) -> bool:
+    """Whether a training of this program has started it: its GPUs are locked. Other users' are not known to be."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return b"\0" + processes.MARK.encode() + b"=" in b"\0" + file.read()
+    except OSError:
+        return False

@@ -312,9 +312,9 @@ def ray(look: Callable[[], list[tuple[int, str]]] = limits.ray_processes) -> Che
     found = look()
     if found:
         shown = ", ".join(f"pid {pid} of {user}" for pid, user in found[:4])
-        hint = "see whether it is a training's own (trainer list) or a cluster whose jobs use these GPUs (ray status)"
-        return Check("Ray", False, f"Ray runs on this host: {shown}", hint)
-    return Check("Ray", True, "no Ray node runs on this host")
+        hint = "see with `ray status` whether its jobs use GPUs: nothing keeps them off a training's"
+        return Check("Ray", False, f"Ray runs on this host, and not for a run of this program: {shown}", hint)
+    return Check("Ray", True, "no Ray node but those of this program's own runs")
 
 
 def _not_writable(path: str) -> str:

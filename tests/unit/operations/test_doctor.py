@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from fakes import nvml
 from fakes.llamafactory_env import make_environment
 
 from loopai_trainer.errors import HostUnfit
-from loopai_trainer.host import device_locks, environments, limits
+from loopai_trainer.host import device_locks, environments, limits, processes
 from loopai_trainer.operations import doctor
 from loopai_trainer.operations.doctor import Place
 
@@ -253,7 +254,7 @@ def test_all_checks_are_run_and_nothing_is_left_behind(place):
     assert os.listdir(place.output_dir) == []
 
 
-def test_ray_is_found_by_its_programs(monkeypatch):
+def test_ray_is_found_by_its_programs_and_that_of_a_run_is_none(monkeypatch):
     class Process:
         def __init__(self, pid, name):
             self.info = {"pid": pid, "name": name, "username": None}
@@ -261,7 +262,19 @@ def test_ray_is_found_by_its_programs(monkeypatch):
     monkeypatch.setattr(
         "psutil.process_iter", lambda fields: [Process(1, "init"), Process(7, "raylet"), Process(8, "gcs_server")]
     )
+    monkeypatch.setattr(limits, "_of_a_run", lambda pid: False)
     assert limits.ray_processes() == [(7, "?"), (8, "?")]
+    monkeypatch.setattr(limits, "_of_a_run", lambda pid: pid == 7)
+    assert limits.ray_processes() == [(8, "?")]
+
+
+def test_a_runs_process_is_known_by_its_mark():
+    wait = [sys.executable, "-I", "-S", "-c", "input()"]
+    for env, is_known in (({processes.MARK: "v1:1:x"}, True), ({}, False)):
+        with subprocess.Popen(wait, env=env, stdin=subprocess.PIPE) as child:
+            assert limits._of_a_run(child.pid) is is_known
+            child.stdin.close()
+    assert limits._of_a_run(2**30) is False
 
 
 def test_a_listener_takes_a_port_that_was_free():
