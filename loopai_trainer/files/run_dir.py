@@ -131,6 +131,7 @@ class RunDir:
     node_log_stem = _Place("train-node-")
     events = _Place("events.jsonl")
     metrics = _Place("metrics")
+    swanlab = _Place("metrics", "swanlab")
     metric_rows = _Place("metrics", "metrics.jsonl")
     earlier_metrics = _Place("inputs", "earlier_metrics.jsonl")
     metrics_summary = _Place("metrics", "metrics.json")

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from loopai_trainer.errors import TaskStoreError, TrainerError
 from loopai_trainer.files.run_dir import RunDir
-from loopai_trainer.operations.answer import Answer, error_json, failure, problem_json
+from loopai_trainer.operations import targets, task_state
+from loopai_trainer.operations.answer import Answer, failure, problem_json
 from loopai_trainer.records import Field, Problem, Settings
-from loopai_trainer.rules import secrets, task_fields, wrapped, yaml_text
+from loopai_trainer.rules import secrets, task_fields, wrapped
 from loopai_trainer.rules import settings as rules
 
 Guide = Callable[[], Mapping[str, Any]]
@@ -136,7 +137,7 @@ def _without_store(environ: Mapping[str, str]) -> Iterator[Problem]:
 
 
 @contextmanager
-def told_of_refusal(find: Any, environ: Mapping[str, str], guide: Guide) -> Iterator[None]:
+def told_of_refusal(find: Callable[[], Address], environ: Mapping[str, str], guide: Guide) -> Iterator[None]:
     """Writes into the store why a prepare was refused. `find()`: the task's address.
 
     The refusal passes through; a store that cannot be written is no second one.
@@ -149,18 +150,11 @@ def told_of_refusal(find: Any, environ: Mapping[str, str], guide: Guide) -> Iter
         raise
 
 
-def _note_refusal(find: Any, error: TrainerError, environ: Mapping[str, str], guide: Guide) -> None:
+def _note_refusal(find: Callable[[], Address], error: TrainerError, environ: Mapping[str, str], guide: Guide) -> None:
     try:
         there = find()
         if there.path and there.task_id:
-            envelope = failure("prepare", error).envelope()
-            fields = {
-                **task_fields.refused(error_json(error)),
-                **guide(),
-                "trainer_result": envelope,
-                "trainer_last_error": envelope["error"],
-            }
-            _write(there, fields, environ)
+            _write(there, task_state.of_answer(failure("prepare", error)), guide, environ)
     except TrainerError:
         pass  # the first refusal says what there is to do
 
@@ -171,18 +165,9 @@ def note_prepared(answer: Answer, settings: Settings, environ: Mapping[str, str]
     if not path or settings.origin("task_id") == "default" or answer.data is None:
         return answer
     data = dict(answer.data)
-    config = yaml_text.load(data["config_yaml"], data["config_path"], "config").values
-    run = RunDir(data["run_dir"], data["trainer_version_id"], _task_dir(settings))
-    envelope = answer.envelope()
-    fields = {
-        **task_fields.prepared(run, config, data["counts"]),
-        **guide(),
-        "trainer_result": envelope,
-        "trainer_last_error": envelope["error"],
-    }
-    _show_events(run)
+    _show_events(targets.open_run(data["run_dir"]))
     try:
-        _write(Address(path, task_id), fields, environ)
+        _write(Address(path, task_id), task_state.of_answer(answer), guide, environ)
     except TaskStoreError as error:
         if error.code == "TASK_UNKNOWN":
             return answer  # said already, when its settings were looked for
@@ -202,17 +187,11 @@ def _show_events(run: RunDir) -> None:
         pass
 
 
-def _task_dir(settings: Settings) -> Any:
-    from loopai_trainer.files.run_dir import TaskDir
-
-    return TaskDir(settings.text("output_dir"), settings.text("task_id"))
-
-
-def _write(there: Address, fields: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+def _write(there: Address, state: Mapping[str, Any], guide: Guide, environ: Mapping[str, str]) -> None:
     from loopai_trainer.files.task_store import NODE, TaskStore
 
-    hidden = secrets.environment_values(environ)
-    whole = secrets.redacted_value(task_fields.with_aliases(fields), hidden)
+    fields = {**state[NODE], **guide()}
+    whole = secrets.redacted_value(fields, secrets.environment_values(environ))
     TaskStore(there.path, _WAIT_S).write(there.task_id, NODE, whole)
 
 

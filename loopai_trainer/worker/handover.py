@@ -151,7 +151,8 @@ def tell_orphaned(run: RunDir, state: Mapping[str, Any], error: TrainerError) ->
 def _ended_fields(run: RunDir, result: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
     # What is written now is no longer missing there.
     known = {name: value for name, value in state.items() if name != "task_store_error"}
-    return task_fields.ended(run, result, {**known, **(result.get("last_state") or {})})
+    fields = task_fields.ended(run, result, {**known, **(result.get("last_state") or {})})
+    return {**fields, "train_output_swanlab_log_path": run.swanlab if os.path.isdir(run.swanlab) else None}
 
 
 def _write(

@@ -52,9 +52,11 @@ def test_a_run_is_told_from_its_start_to_its_end(run, record, database):
     assert database.trainer("task")["current_training_status"] == "running"
     record.move("finalizing", "finalizing")
     assert database.trainer("task")["trainer_training_progress"]["phase"] == "finalizing"
+    os.makedirs(run.swanlab)
     conclude(run, record, {"status": "completed", "update_model_path": "/best"})
     trainer = database.trainer("task")
     assert (trainer["training_success"], trainer["update_model_path"], trainer["somebody"]) == (True, "/best", 1)
+    assert trainer["train_output_swanlab_log_path"] == run.swanlab
     assert database.runtimes("task") == [("trainer", "v1", "completed")]
     assert [event.node for event in read_events(Path(run.event_pickle))] == ["starting", "finalizing", "completed"]
     result = read_result(Path(run.result_pickle))
