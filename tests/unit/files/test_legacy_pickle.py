@@ -5,6 +5,7 @@ import os
 import pickletools
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,26 @@ def test_the_result_is_the_state_after_the_run(make):
     }
     assert globals_of(path) == []
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_two_workers_of_a_task_never_leave_half_a_file(make):
+    runs = [make("v1"), make("v2")]
+    add(runs[0], "starting")
+    EventPickle(runs[0]).write(5.0)
+
+    def work(run):
+        pickle_file = EventPickle(run)
+        for number in range(20):
+            add(run, f"phase{number}")
+            assert pickle_file.write(30.0)
+
+    threads = [threading.Thread(target=work, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert read_events(Path(runs[0].event_pickle))
+    for thread in threads:
+        thread.join()
+    nodes = [(event.version_id, event.node) for event in read_events(Path(runs[0].event_pickle))]
+    assert {("v1", "phase19"), ("v2", "phase19")} <= set(nodes)
+    assert len(nodes) == 41
