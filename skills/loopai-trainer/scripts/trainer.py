@@ -13,7 +13,9 @@ import sys
 
 MISSING = 69
 """The exit code for what is not installed, as the program's own."""
-NEEDED = ("typer", "rich", "yaml", "orjson", "psutil", "pyarrow", "filelock", "platformdirs")
+NEEDED = (
+    *("filelock", "orjson", "platformdirs", "plotext", "psutil", "pyarrow", "rich", "tokenizers", "typer", "yaml"),
+)
 """Packages that a checkout needs beside it to be run as it stands."""
 HELP = """usage: trainer.py COMMAND ...
 
