@@ -22,6 +22,7 @@ from loopai_trainer.operations import (
     model_input,
     plan_notes,
     prepare_events,
+    prompt_manifest,
     provenance,
     resolving,
     resuming,
@@ -189,6 +190,7 @@ def _data(
         # Rewards that mean something else: the last round's validation data no longer measure the same thing.
         data = read_data(resolved, run, validation_size, progress)
         reserved = resolved.backend.reserved(resolved.settings, data)
+    prompt_manifest.note_reward(run, reserved.get("reward"))
     return data, reserved
 
 

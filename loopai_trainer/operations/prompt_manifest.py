@@ -11,6 +11,7 @@ from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations.prompt_side import PromptSide
 from loopai_trainer.records import InputFile
+from loopai_trainer.rules.reward_choice import RECOMMENDED
 
 VERSION = 1
 
@@ -72,6 +73,17 @@ def record_reward(run: RunDir, reward: Mapping[str, Any]) -> None:
     if manifest is None:
         raise DataError(f"{run.dataset_manifest} is missing or damaged", hint="prepare again")
     atomic.write_json(run.dataset_manifest, {**manifest, "reward": dict(reward)})
+
+
+def note_reward(run: RunDir, block: Mapping[str, Any] | None) -> None:
+    """What a plan's reward block (`loopai.reward`) says, for LoopAI's other parts; nothing for plans without one."""
+    if block is None:
+        return
+    told = {name: block.get(name) for name in ("mode", "origin", "preset")}
+    reason = str(block.get("origin") or "")
+    applied = reason.startswith(RECOMMENDED)
+    advice = {"applied": True, "mode": block.get("mode"), "preset": block.get("preset"), "reason": reason}
+    record_reward(run, {**told, "recommendation": advice if applied else None})
 
 
 def read(run: RunDir) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from loopai_trainer.errors import Busy, ConfigError
 from loopai_trainer.files import approval_file, atomic, hashing, small_inputs, user_dirs
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import clocks, environments
-from loopai_trainer.operations import model_input, prepare, rounds, run_hold, run_place, secret_scan
+from loopai_trainer.operations import model_input, prepare, prompt_manifest, rounds, run_hold, run_place, secret_scan
 from loopai_trainer.operations.prepared_config import read_config
 from loopai_trainer.operations.reserved_block import reserved_problems, written_block
 from loopai_trainer.operations.review import refuse
@@ -129,6 +129,7 @@ def _rewritten(edited: _Edited, progress: Progress | None) -> tuple[Plan, list[s
         report = prepare.read_data(resolved, run, size, prepare.tell(progress, "reading data"), _reused(edited))
         native = backend.draft(prepare.with_version(settings, versions), report, native, model, paths)
         splits, registry = prepare.split_entries(report), prepare.file_entries(report, [])
+        prompt_manifest.note_reward(run, loopai.get("reward"))
         if ("validation" in splits) != ("validation" in edited.written["inputs"]):
             result = {**result, **backend.result_block(settings, report)}
     pinned = prepare.backend_block(resolved, native, run, environment, versions)

@@ -60,6 +60,10 @@ _DECISIVE = ("####", "boxed")
 without punctuation takes -5 for 5."""
 
 
+RECOMMENDED = "recommended: "
+"""How the origin of a preset begins that the data themselves named."""
+
+
 class Choice(NamedTuple):
     """The reward of a run. `preset` for modes auto and preset, `function` (as the user named it) for mode custom.
 
@@ -156,11 +160,11 @@ def _recommended(facts: PromptFacts) -> tuple[str, str]:
         own = names if all(set(names).intersection(together) for together in facts.named_together) else []
         if any(names and all(_named_presets([name]) for name in names) for names in (facts.data_sources, own)):
             preset, name = next(iter(by_name.items()))
-            return preset, f"recommended: the data name themselves '{name}'"
+            return preset, f"{RECOMMENDED}the data name themselves '{name}'"
     elif not by_name and len(by_marker) == 1:
         preset, marker = next(iter(by_marker.items()))
         if marker in _DECISIVE and facts.markers[marker] == rows:
-            return preset, f"recommended: every reference answer is marked with '{marker}' ({rows} rows)"
+            return preset, f"{RECOMMENDED}every reference answer is marked with '{marker}' ({rows} rows)"
     raise _ambiguous(facts, by_name, by_marker, rows)
 
 

@@ -101,6 +101,21 @@ prepared = prepare(
 )
 """
 
+GENERATED_DATA = """
+{
+"trainer": {
+    "train_framework": "verl",
+    "train_stage": "grpo",
+    "verl_dir": "/path/to/verl",
+    "train_input_model_name": "/path/to/base-model",
+    "train_input_task_description": "Mathematics GRPO",
+    "verl_data_adapter": "auto",
+    "verl_reward_mode": "auto",
+}
+}
+"""
+"""The specification's minimal fields; a mapping once its braces stand around it."""
+
 GUIDE = """
 from loopai_trainer import prefill_guide
 
@@ -249,23 +264,30 @@ def test_an_explicit_state(place):
     assert Path(trainer["train_output_config_path"]).read_text() == data["config_yaml"]
 
 
-def test_a_grpo_state(place, monkeypatch):
+@pytest.fixture
+def verl(place, monkeypatch):
+    """The conda environment `verl` of the examples; verl itself is asked nothing."""
     package = make_verl(place.root / "package")
     monkeypatch.setattr(VerlGrpo, "probe", lambda self, environment: versions_of(package))
     monkeypatch.setattr(VerlGrpo, "resolve", lambda self, native, environment, paths: None)
     monkeypatch.setattr(VerlGrpo, "rehearse", lambda self, plan, versions, paths: None)
-    # The example names a conda environment.
     conda = place.root / "conda"
     make_environment(conda / "envs" / "verl")
     monkeypatch.setenv("CONDA_EXE", str(conda / "bin" / "conda"))
     monkeypatch.setenv("CONDA_PREFIX", str(conda))
     monkeypatch.setenv("HOME", str(place.root))
     (place.there / "verl").mkdir()
+    return place
+
+
+def model_at(path):
+    save_base_model(path, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=4096)
+
+
+def test_a_grpo_state(place, verl):
     write_rows(place.there / "train.parquet", rows([str(n) for n in range(256)]))
     write_rows(place.there / "validation.parquet", rows([str(n) for n in range(8)], content="And how many here?"))
-    save_base_model(
-        place.root / "grpo" / "model", num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=4096
-    )
+    model_at(place.root / "grpo" / "model")
     example = GRPO_STATE.replace("/path/to/model", str(place.root / "grpo" / "model"))
     trainer = place.do(example)["prepared"]["trainer"]
     assert trainer["trainer_last_error"] is None
@@ -275,6 +297,23 @@ def test_a_grpo_state(place, monkeypatch):
     assert trainer["verl_data_prepare_result"]["train_records"] == 256
     assert Path(trainer["verl_data_manifest_path"]).is_file()
     assert "preset: math_boxed" in data["config_yaml"]
+
+
+def test_generated_data_that_another_agent_left(place, verl):
+    made = place.root / "mapped_alpaca_math.jsonl"
+    rows = [{"question": f"{n} + {n}?", "answer": f"So it is.\n#### {2 * n}"} for n in range(300)]
+    made.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model_at(place.there / "base-model")
+    state = ast.literal_eval(place.placed(GENERATED_DATA))
+    state |= {"task_id": "made", "constructor": {"mapping_results": {"output_file": str(made)}}}
+    trainer = loopai_trainer.prepare(state=state, thread_id="trainer_grpo_001")["trainer"]
+    assert trainer["trainer_last_error"] is None
+    manifest = trainer["verl_data_prepare_result"]
+    assert (manifest["source_path"], manifest["validation_records"]) == (str(made), 15)
+    assert manifest["split"]["ratio"] == 0.05
+    assert trainer["verl_reward_recommendation"]["preset"] == "gsm8k_exact"
+    for name in ("train", "validation"):
+        assert Path(trainer["trainer_output_dir"], "prepared_data", f"{name}.parquet").is_file()
 
 
 def test_the_prefill_guide(place, capsys):

@@ -25,8 +25,11 @@ assert default_compute_score("openai/gsm8k", "#### 5", "4") == 0.0
 
 
 def environment_spec() -> EnvironmentSpec:
-    """The pinned environment. Constraints bind what is installed; other platforms add what they need."""
+    """The pinned environment; without one the conda environment `verl` (spec/001 "Prefill Guidance").
+
+    Constraints bind what is installed; other platforms add what they need.
+    """
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "constraints.txt")
     with open(path, encoding="utf-8") as file:
         constraints = file.read()
-    return EnvironmentSpec("verl", REQUIREMENTS, constraints, SMOKE)
+    return EnvironmentSpec("verl", REQUIREMENTS, constraints, SMOKE, conda_name="verl")

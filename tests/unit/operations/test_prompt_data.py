@@ -491,6 +491,15 @@ def test_the_manifest_says_what_was_made_of_what(tmp_path):
     run = RunDir(str(tmp_path / "run"))
     prompt_manifest.record_reward(run, {"mode": "preset", "preset": "gsm8k_exact"})
     assert prompt_manifest.read(run)["reward"] == {"mode": "preset", "preset": "gsm8k_exact"}
+    block = {"mode": "preset", "preset": "gsm8k_exact", "function": None, "origin": "recommended: all are marked"}
+    prompt_manifest.note_reward(run, block)
+    advice = {"applied": True, "mode": "preset", "preset": "gsm8k_exact", "reason": "recommended: all are marked"}
+    told = {"mode": "preset", "preset": "gsm8k_exact", "origin": "recommended: all are marked", "recommendation": advice}
+    assert prompt_manifest.read(run)["reward"] == told
+    prompt_manifest.note_reward(run, {**block, "origin": "named by the user (--reward-preset)"})
+    assert prompt_manifest.read(run)["reward"]["recommendation"] is None
+    prompt_manifest.note_reward(run, None)
+    assert prompt_manifest.read(run)["reward"]["origin"] == "named by the user (--reward-preset)"
     (tmp_path / "run" / "prepared_data" / "dataset_manifest.json").write_text("[")
     assert prompt_manifest.read(run) is None
     with pytest.raises(DataError, match="missing or damaged"):

@@ -1,10 +1,13 @@
 """The schemas are schemas, cover every command, and refuse what is not written down."""
 
+import json
+
 import jsonschema
 import pytest
 import typer
 from fakes.answers import checked, checked_line
 
+from loopai_trainer.cli import fast
 from loopai_trainer.cli.app import app
 from loopai_trainer.errors import DataError, PlanChanged
 from loopai_trainer.operations.answer import Answer, failure
@@ -85,3 +88,8 @@ def test_the_verb_gives_one_or_all():
     with pytest.raises(NotFound) as caught:
         schema("nothing")
     assert "list" in caught.value.hint
+
+
+def test_without_json_the_schema_alone_is_printed(capsys):
+    assert fast.main(["schema", "list"]) == 0
+    assert json.loads(capsys.readouterr().out) == answer_schemas.answer("list")

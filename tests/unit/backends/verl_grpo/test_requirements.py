@@ -5,7 +5,7 @@ from loopai_trainer import backends
 
 def test_the_pinned_environment():
     spec = backends.get("verl", "grpo").environment_spec()
-    assert spec.name == "verl"
+    assert (spec.name, spec.conda_name) == ("verl", "verl")
     assert "verl[verl-core]==0.9.1" in spec.requirements
     pins = dict(line.split("==") for line in spec.constraints.splitlines() if not line.startswith("#"))
     for requirement in spec.requirements:
