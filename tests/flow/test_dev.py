@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from fakes import nvml
 from fakes.runs import PreparedRun, answer, kill, wait_for
 
 from loopai_trainer.files.run_dir import RunDir
@@ -318,6 +319,44 @@ class TestNotHere:
             os.chmod(prepared.run.task.path, 0o700)
         assert (code, document["data"]["checks"][-1]["code"]) == (3, "NOT_WRITABLE")
         assert document["data"]["dev_dir"] is None
+
+
+class TestDevices:
+    @pytest.fixture
+    def on_gpu(self, tmp_path):
+        """Makes versions that train on the first of this host's two GPUs."""
+        driver = nvml.library_folder(tmp_path)
+        launch = {"executor": "local", "devices": "0", "nodes": 1, "nproc_per_node": 1, "env": {}, "pass_env": []}
+
+        def make(version_id, **options):
+            made = PreparedRun(tmp_path, version_id, {"launch": launch}, **options)
+            made.extra_env = {"LD_LIBRARY_PATH": driver, "LOOPAI_TRAINER_DEVICE_LOCK_DIR": str(tmp_path / "locks")}
+            return made
+
+        return make
+
+    def test_a_dev_run_never_shares_a_gpu_with_a_training(self, on_gpu, hold):
+        training = on_gpu("training", hold_file=hold)
+        caller = training.start()
+        wait_for(lambda: training.state().get("current_step") == 3)
+        other = on_gpu("other")
+        code, document = answer(dev(other))
+        assert (code, document["error"]["code"]) == (7, "DEVICE_IN_USE")
+        assert os.listdir(os.path.join(other.run.task.path, "dev", "other")) == []
+        os.unlink(hold)
+        assert answer(caller)[0] == 0
+        assert answer(dev(other))[0] == 0
+
+    def test_nor_a_training_with_a_dev_run(self, on_gpu, hold):
+        tried = on_gpu("tried", dev_keys={"hold_file": hold})
+        caller = dev(tried)
+        run = begun(tried)
+        code, document = on_gpu("training").run_to_end()
+        assert (code, document["error"]["code"]) == (7, "DEVICE_IN_USE")
+        assert document["error"]["holder"]["run_dir"] == str(run.folder)
+        os.unlink(hold)
+        assert answer(caller)[0] == 0
+        run.wait_until_gone()
 
 
 class TestStopping:

@@ -149,3 +149,16 @@ def test_the_output_folder_is_found_as_the_command_line_finds_it(environ, monkey
     monkeypatch.setenv("OUTPUT_DIR", str(environ.root / "outputs"))
     found = loopai_trainer.analyze_results("api_task", version_id="v1")
     assert found["ok"], found
+
+
+def test_a_dev_run_answers_with_its_envelope(environ):
+    refused = loopai_trainer.dev(str(environ.root / "nothing.yaml"))
+    assert (refused["command"], refused["ok"], refused["error"]["code"]) == ("dev", False, "NOT_FOUND")
+    data = loopai_trainer.prepare(state=state_of(environ), version_id="v1")["trainer"]["trainer_result"]["data"]
+    environ.data.write_text('{"instruction": "a"}')  # the source, which nobody trains on, may change
+    os.chmod(data["run_dir"] + "/prepared_data/dataset_info.json", 0o600)
+    with open(data["run_dir"] + "/prepared_data/dataset_info.json", "a") as file:
+        file.write("\n")
+    found = loopai_trainer.dev(data["config_path"])
+    assert (found["status"], found["error"]["code"]) == ("failed", "DEV_FAILED")
+    assert [(check["name"], check["outcome"]) for check in found["data"]["checks"]] == [("inputs", "failed")]

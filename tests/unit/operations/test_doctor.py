@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes import nvml
+from fakes.answers import checked
 from fakes.llamafactory_env import make_environment
 
 from loopai_trainer.errors import HostUnfit
@@ -240,6 +241,7 @@ def test_the_answer_of_a_host_that_lacks_something(place, monkeypatch):
     assert (answer.exit_code, answer.ok, answer.error.code, answer.error.hint) == (9, False, "HOST_UNFIT", "do z")
     assert answer.message == "1 of 2 checks found something: b"
     assert answer.data["checks"][1] == {"name": "b", "ok": False, "detail": "y", "hint": "do z"}
+    checked(answer.envelope())
 
 
 def test_the_answer_of_a_host_that_is_well(place, monkeypatch):
