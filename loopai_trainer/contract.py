@@ -263,7 +263,7 @@ class Submits(Protocol):
 
     name: str
 
-    def handle(self, launch: Mapping[str, Any], version_id: str, attempt: int) -> str:
+    def handle(self, launch: Mapping[str, Any], run_dir: str, version_id: str, attempt: int) -> str:
         """The handle of an attempt, known (and recorded) before it is submitted."""
 
     def submit(self, argv: Sequence[str], handle: str, environ: Mapping[str, str]) -> None:

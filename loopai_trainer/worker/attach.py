@@ -210,5 +210,5 @@ def _submission(run: "RunDir", request: StartRequest, attempt: int) -> "dict[str
     executor = executors.submitting(request.executor)
     if executor is None:
         return {}
-    request.handle = executor.handle(request.launch, run.version_id, attempt)
+    request.handle = executor.handle(request.launch, run.path, run.version_id, attempt)
     return {"executor": {"name": request.executor, "handle": request.handle, "locks_reach": request.locks_reach}}

@@ -19,7 +19,7 @@ from loopai_trainer.records import Command
 class PretendCluster:
     name = "pretend_cluster"
 
-    def handle(self, launch: Mapping[str, Any], version_id: str, attempt: int) -> str:
+    def handle(self, launch: Mapping[str, Any], run_dir: str, version_id: str, attempt: int) -> str:
         return f"{launch['address']} {version_id if attempt == 1 else f'{version_id}.{attempt}'}"
 
     def submit(self, argv: Sequence[str], handle: str, environ: Mapping[str, str]) -> None:

@@ -5,8 +5,12 @@ Ray itself is loaded when the job server has to be asked.
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import time
+
+from loopai_trainer.rules import digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
 
 _FORWARDED = ("LOOPAI_TRAINER_", "PYTHONDONTWRITEBYTECODE")
 """Beginnings of names that the worker gets from the caller: where this program keeps its own files, no secret."""
+
+_MADE_ID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 _STOP_WAIT_S = 90
 """What Ray leaves a job between SIGTERM and SIGKILL; its own 3 s are less than a worker needs to end its training."""
@@ -35,9 +41,15 @@ class RayJobs:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[float, bool | None]] = {}
 
-    def handle(self, launch: Mapping[str, Any], version_id: str, attempt: int) -> str:
-        """The handle of an attempt: known before it is submitted. Ray takes a submission id only once."""
-        return f"{launch['address']} {version_id if attempt == 1 else f'{version_id}.{attempt}'}"
+    def handle(self, launch: Mapping[str, Any], run_dir: str, version_id: str, attempt: int) -> str:
+        """The handle of an attempt: known before it is submitted. Ray takes a submission id only once.
+
+        An id that this program made is unique; one that a user chose is so in its output folder alone.
+        """
+        name = version_id
+        if not re.fullmatch(_MADE_ID, version_id):
+            name += "-" + digest.sha256(os.fsencode(run_dir))[:8]
+        return f"{launch['address']} {name if attempt == 1 else f'{name}.{attempt}'}"
 
     def submit(self, argv: Sequence[str], handle: str, environ: Mapping[str, str]) -> None:
         """Submit the worker; it is no error if a job of this handle is there already: it is this very one.

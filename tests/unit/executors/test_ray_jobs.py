@@ -36,8 +36,20 @@ def test_it_is_the_executor_of_that_name():
 
 
 def test_handles_tell_attempts_apart(executor):
-    assert executor.handle(LAUNCH, "v1", 1) == HANDLE
-    assert executor.handle(LAUNCH, "v1", 3) == "http://head:8265 v1.3"
+    made = "01990000-0000-7000-8000-00000000abcd"
+    assert executor.handle(LAUNCH, "/run", made, 1) == f"http://head:8265 {made}"
+    assert executor.handle(LAUNCH, "/run", made, 3) == f"http://head:8265 {made}.3"
+
+
+def test_ids_that_a_user_chose_twice_are_two_jobs(executor):
+    here, there = (executor.handle(LAUNCH, folder, "v1", 1) for folder in ("/a/v1", "/b/v1"))
+    assert here.startswith("http://head:8265 v1-")
+    assert here != there
+    assert here == executor.handle(LAUNCH, "/a/v1", "v1", 1)
+    assert executor.handle(LAUNCH, "/a/v1", "v1", 2) == f"{here}.2"
+
+
+def test_where_it_runs(executor):
     assert executor.where(HANDLE) == "job v1 of the Ray cluster at http://head:8265"
 
 
