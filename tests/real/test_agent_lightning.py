@@ -242,7 +242,7 @@ class TestSearch:
     def test_the_prompt_is_improved_from_nothing_to_all(self, searched):
         one, _ = searched
         assert one.ended.code == 0, one.ended.out
-        assert one.ended.data["best_metric"] == {"name": "val/score", "mode": "max", "value": 1.0, "step": 5}
+        assert one.ended.data["best_metric"] == {"name": "val/score", "mode": "max", "value": 1.0, "step": 4}
         scores = [row["values"]["val/score"] for row in one.rows() if "val/score" in row["values"]]
         assert scores[0] == 0.0 and max(scores) == 1.0
 
