@@ -122,7 +122,9 @@ class AgentLightning(Plain):
         from loopai_trainer.backends.agentlightning.launch import is_one
         from loopai_trainer.backends.agentlightning.rehearsal import rehearse
 
-        return None if is_one(plan) else rehearse(plan, paths)  # 1.x has no parts to be made
+        # 1.x has no parts to be made; and what is wrong already need not wait for the import of Agent Lightning.
+        known = any(problem.severity == "error" for problem in self.check_plan(plan, versions))
+        return None if known or is_one(plan) else rehearse(plan, paths)
 
     def rehearsed(self, plan: Plan, answer: bytes) -> Rehearsal:
         """What could not be made."""
@@ -148,6 +150,10 @@ class AgentLightning(Plain):
 
     def check(self, plan: Plan, versions: Versions, host: Host) -> list[Problem]:
         """Agent, algorithm, strategy, limits, endpoints."""
+        return self.check_plan(plan, versions)
+
+    def check_plan(self, plan: Plan, versions: Versions) -> list[Problem]:
+        """The same, whatever the host."""
         from loopai_trainer.backends.agentlightning.check import check
 
         return check(plan, versions)

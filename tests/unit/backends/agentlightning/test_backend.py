@@ -7,7 +7,7 @@ from loopai_trainer import backends
 from loopai_trainer.backends.agentlightning import keys, ports, rehearsal
 from loopai_trainer.contract import Backend, Judges, MarksLog, TriesOut
 from loopai_trainer.errors import BackendMissing, ConfigError
-from loopai_trainer.records import DataReport, LaunchPaths, Settings
+from loopai_trainer.records import DataReport, LaunchPaths, Settings, Versions
 
 PATHS = LaunchPaths("/run", "/run/launch", "/run/checkpoints", "/run/metrics", "/run/cache", "/tmp/x", "/run/inputs")
 
@@ -95,3 +95,13 @@ def test_the_names_that_are_checked_are_the_names_that_are_built():
     names = {kind: set(found) for kind, found in ast.literal_eval(built.value).items()}
     here = {kind: set(found) - {"none", "external", "split"} for kind, found in keys.REGISTERED.items()}
     assert names == here
+
+
+def test_what_is_wrong_already_is_told_without_asking_the_environment(tmp_path):
+    backend = backends.get("agentlightning", "dev")
+    versions = Versions("agentlightning", "0.3.0", "3.11.7", "", {}, "0" * 64)
+    assert backend.rehearse(plan("dev", tmp_path), versions, PATHS) is not None
+    assert backend.rehearse(plan("dev", tmp_path, agent=None), versions, PATHS) is None
+    assert [problem.code for problem in backend.check(plan("dev", tmp_path, agent=None), versions, None)] == [
+        "AGENT_MISSING"
+    ]
