@@ -369,6 +369,17 @@ def test_every_call_in_the_skill_asks_for_json():
             assert line.endswith(" --json"), line
 
 
+def test_the_readme_installs_what_check_bundle_tries():
+    said = section((ROOT / "README.md").read_text(), "## For coding agents")
+    tried = (ROOT / "scripts" / "check-bundle").read_text()
+    for program, words in (("codex", "add"), ("claude", "install")):
+        for line in (f"{program} plugin marketplace add", f"{program} plugin {words} loopai-trainer@loopai"):
+            assert line in said
+            assert line in tried
+    assert "npx skills add" in said
+    assert "skills add" in tried
+
+
 def test_trigger_queries_have_the_form_that_an_evaluation_needs():
     queries = json.loads((ROOT / "evals" / "trigger_queries.json").read_text())
     assert len(queries) == 20

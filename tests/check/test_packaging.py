@@ -42,6 +42,10 @@ def test_the_wheel_holds_package_data_and_no_tests(wheel):
     assert "loopai_trainer/templates/sft/ds_z3.json" in held
     assert {"loopai_trainer/results/page.css", "loopai_trainer/results/page.js"} <= set(held)
     assert "loopai_trainer/backends/llamafactory_sft/constraints.txt" in held
+    pages = ("approval", "sft", "grpo", "errors", "recovery", "config-keys")
+    assert {"loopai_trainer/skill/SKILL.md", *(f"loopai_trainer/skill/references/{name}.md" for name in pages)} <= set(
+        held
+    )
     assert not [name for name in held if name.startswith(("tests/", "examples/", "docs/"))]
 
 

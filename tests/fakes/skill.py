@@ -25,11 +25,17 @@ def blocks(text: str, language: str = "bash") -> list[str]:
 
 
 def section(text: str, heading: str) -> str:
-    """What stands under that heading, up to the next one of its own level or above."""
+    """What stands under that heading, up to the next one of its own level or above; comments in blocks are none."""
     level = len(heading) - len(heading.lstrip("#"))
     _, found, rest = text.partition(f"{heading}\n")
     assert found, f"no section {heading!r}"
-    return re.split(rf"^#{{1,{level}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+    lines, in_block = [], False
+    for line in rest.splitlines(keepends=True):
+        in_block ^= line.startswith("```")
+        if not in_block and re.match(rf"#{{1,{level}}} ", line):
+            break
+        lines.append(line)
+    return "".join(lines)
 
 
 def spans(text: str) -> list[str]:
