@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 import typer
+from fakes.loopai import LoopAI
 
 from loopai_trainer.errors import SettingsError
 from loopai_trainer.operations import sources
@@ -136,3 +137,20 @@ def test_a_pair_without_an_example_of_its_own_gets_one_of_what_is_required(place
     words = shlex.split(example)
     assert words[:6] == ["trainer", "prepare", "--framework", "agentlightning", "--stage", "dev"]
     assert words[6:8] == ["--dataset", "VALUE"]
+
+
+def test_a_task_of_loopais_store_is_shown_with_its_origins(place, given):
+    store = LoopAI(place.root / "loopai.sqlite")
+    store.add_task(
+        "demo", {"trainer": {"train_input_model_name": str(place.model), "train_input_dataset_path": "/path/to/x"}}
+    )
+    named = {"task_id": "demo", "db_path": str(store.path), "llamafactory_env_path": str(place.env)}
+    data = data_of(place, **named)
+    origin = "task store trainer.train_input_model_name"
+    assert data["settings"]["train_input_model_name"] == {"value": str(place.model), "origin": origin}
+    assert data["missing_fields"] == ["train_input_dataset_path", "train_input_task_description"]
+    rest = {name: given[name] for name in data["missing_fields"]}
+    told = shlex.split(data_of(place, **named, **rest)["next_command"])
+    assert told[told.index("--task-id") + 1] == "demo"
+    assert told[told.index("--db-path") + 1] == str(store.path)
+    assert "--model" not in told
