@@ -18,6 +18,7 @@ from loopai_trainer.cli import (
     compare,
     dev,
     diff,
+    docs,
     doctor,
     events,
     export,
@@ -76,7 +77,7 @@ def _main(
 
 _VERBS = (
     prepare, inspect, dev, diff, approve, run_prepared, run_verb, wait, status, watch, list_verb, logs, events, cancel,
-    recover, analyze, compare, export, guide, setup, doctor, templates_verb, schema,
+    recover, analyze, compare, export, guide, setup, doctor, templates_verb, schema, docs,
 )  # fmt: skip
 
 for _verb in _VERBS:

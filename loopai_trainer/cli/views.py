@@ -252,6 +252,10 @@ def _schema(out: Page, data: Mapping[str, Any], message: str) -> None:
     out.file.write(json.dumps(data["schema"], indent=2) + "\n")
 
 
+def _docs(out: Page, data: Mapping[str, Any], message: str) -> None:
+    out.file.write(data["text"])
+
+
 _VIEWS: Mapping[str, Callable[[Page, Mapping[str, Any], str], None]] = {
     "prepare": _approval,
     "inspect": _approval,
@@ -273,4 +277,5 @@ _VIEWS: Mapping[str, Callable[[Page, Mapping[str, Any], str], None]] = {
     "guide": guide_view.view,
     "templates": _templates,
     "schema": _schema,
+    "docs": _docs,
 }

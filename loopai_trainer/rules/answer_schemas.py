@@ -268,6 +268,7 @@ DATA: Mapping[str, Schema] = {
         "templates": _list(_record(dict.fromkeys(("name", "stage", "path", "title"), _TEXT))),
     }),
     "schema": _record({"name": _null(_TEXT), "schema": _OPEN}),
+    "docs": _record({"topic": _null(_TEXT), "text": _TEXT}),
 }  # fmt: skip
 """Command -> its `data` when it is not null."""
 
