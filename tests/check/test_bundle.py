@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -267,10 +268,10 @@ def _codes_of_refusals():
 
 @pytest.fixture(scope="module")
 def asked():
-    """The hook's own judgement of a command line."""
+    """The verb that the hook sees in a command line."""
     names = {"__name__": "hook"}
     exec(compile((ROOT / "hooks" / "ask_a_person.py").read_text(), "hook", "exec"), names)
-    return names["asked"]
+    return names["verb_of"]
 
 
 @pytest.fixture(scope="module")
@@ -310,13 +311,13 @@ class TestHook:
         "trainer running",
     )
 
-    def said(self, stdin):
+    def said(self, stdin, root=ROOT):
         (command,) = [hook["command"] for group in self.groups() for hook in group["hooks"]]
-        words = shlex.split(command.replace("${CLAUDE_PLUGIN_ROOT}", str(ROOT)))
+        env = {"PATH": os.path.dirname(sys.executable) + ":/usr/bin:/bin", "CLAUDE_PLUGIN_ROOT": str(root)}
         done = subprocess.run(
-            [sys.executable, *words[1:]], input=stdin, capture_output=True, text=True, check=True, timeout=60
+            ["sh", "-c", command], input=stdin, env=env, capture_output=True, text=True, check=True, timeout=60
         )
-        assert (words[0], done.stderr) == ("python3", "")
+        assert done.stderr == ""
         return json.loads(done.stdout)["hookSpecificOutput"] if done.stdout else None
 
     def groups(self):
@@ -330,6 +331,16 @@ class TestHook:
         said = self.said(json.dumps(call))
         assert (said["hookEventName"], said["permissionDecision"]) == ("PreToolUse", "ask")
         assert "SHA-256" in said["permissionDecisionReason"]
+
+    @pytest.mark.parametrize(("verb", "decision"), [("run", "deny"), ("approve", "deny"), ("run-prepared", None)])
+    def test_on_codex_whose_hooks_cannot_ask(self, verb, decision):
+        call = {"turn_id": "1", "tool_name": "Bash", "tool_input": {"command": f"trainer {verb} v1"}}
+        said = self.said(json.dumps(call))
+        assert (said and said["permissionDecision"]) == decision
+
+    def test_a_host_that_names_no_folder_is_not_blocked(self, tmp_path):
+        # Python's exit status for a missing script, 2, would mean to refuse the command.
+        assert self.said("{}", root=tmp_path) is None
 
     @pytest.mark.parametrize("stdin", ["", "[]", "{}", '{"tool_input": {"command": 1}}', '{"tool_input": null}'])
     def test_what_is_no_command_is_left_alone(self, stdin):

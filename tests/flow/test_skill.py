@@ -224,3 +224,22 @@ def test_cancelled_on_the_users_word(agent):
     assert agent.type(agent.fill("trainer cancel VERSION --json")) in (0, 13)
     assert agent.step(WAIT) == 13
     assert agent.document["status"] == "cancelled"
+
+
+def test_the_call_of_the_sft_reference(agent):
+    (agent.root / "eval.jsonl").write_text('{"instruction": "another question", "output": "another answer"}\n')
+    assert agent.type(agent.fill(reference_line("sft", "## Call"))) == 0
+    # What the reference says that the summary holds, for the user.
+    summary = agent.data["summary"]
+    needed = {
+        "train_data",
+        "model",
+        "learning_rate",
+        "epochs",
+        "per_device_batch",
+        "lora_rank",
+        "devices",
+        "output_dir",
+    }
+    assert summary.keys() >= needed | {"save_total_limit", "effective_batch"}
+    assert (summary["learning_rate"], summary["epochs"], summary["method"]) == (1e-4, 3.0, "lora")
