@@ -51,6 +51,8 @@ def _launch(plan: Plan) -> Iterator[Problem]:
     if launch["executor"] not in EXECUTORS:
         message = f"there is no executor '{launch['executor']}'"
         yield _error("EXECUTOR_UNKNOWN", message, f"write {' or '.join(EXECUTORS)}", "loopai.launch.executor")
+    if launch["nodes"] != 1:
+        yield _error("NODES", "agents are trained on one node", "leave --nodes out", "loopai.launch.nodes")
     if launch["nproc_per_node"] != 1:
         message = f"nproc_per_node is {launch['nproc_per_node']}: runners are counted by strategy.n_runners"
         yield _error("PROCESSES_INVALID", message, "set it to 1", "loopai.launch.nproc_per_node")

@@ -58,6 +58,7 @@ def test_a_prompt_search_without_validation_tasks_is_refused(tmp_path):
         ({"devices": "0"}, "DEVICES_DIFFER"),
         ({"nproc_per_node": 2}, "PROCESSES_INVALID"),
         ({"executor": "moon"}, "EXECUTOR_UNKNOWN"),
+        ({"nodes": 2}, "NODES"),
         ({"env": {"LD_PRELOAD": "x"}}, "ENV_NOT_ALLOWED"),
     ],
 )
