@@ -10,7 +10,7 @@ import json
 import re
 import sys
 
-PROGRAM = r"""(?:\S*/)?(?:loopai-)?trainer(?:\.py)?|\S*python[\d.]*["']?(?:\s+-[IPEsSuB]+)*\s+-m\s+loopai_trainer"""
+PROGRAM = r"""(?:loopai-)?trainer(?:\.py)?|python[\d.]*["']?(?:\s+-[IPEsSuB]+)*\s+-m\s+loopai_trainer"""
 VERBS = "run-prepared|approve|recover|run"
 QUOTE = "[\"'`]?"
 CALL = re.compile(rf"(?:^|[\s;&|(=/\"'`])(?:{PROGRAM}){QUOTE}(?:\s|\\\n)+{QUOTE}({VERBS})(?![\w-])")

@@ -350,6 +350,10 @@ class TestHook:
     def test_it_sees_every_way_to_write_it(self, asked, command):
         assert asked(command)
 
+    def test_it_reads_a_large_command_in_no_time(self, asked):
+        # Read again from each slash, this would take longer than the host waits for a hook.
+        assert asked("cat > model <<END\n" + "A/" * 200_000 + "\nEND\ntrainer run-prepared c.yaml") == "run-prepared"
+
     @pytest.mark.parametrize("command", PASSES)
     def test_it_leaves_everything_else_to_the_hosts_rules(self, asked, command):
         assert not asked(command)
