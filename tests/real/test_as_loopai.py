@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from fakes.loopai import LoopAI, OtherAgent, read_events, read_result
@@ -63,8 +64,8 @@ def call(workshop, task):
             cwd=workshop.root,
             capture_output=True,
             text=True,
-            check=True,
         )
+        assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
     return called
@@ -72,27 +73,23 @@ def call(workshop, task):
 
 @pytest.fixture(scope="module")
 def round_of_training(call, task):
-    """(prepare's state, run_prepared's state, what another agent has written meanwhile)."""
+    """(prepare's state, run_prepared's state, what the task was between them, turns of another agent meanwhile)."""
     agent = OtherAgent(task, TASK)
-    prepared = call(PREPARE)
-    agent.turn()
-    after_prepare = task.state(TASK)
-    from threading import Event, Thread
-
     over = Event()
-
-    def work():
-        while not over.wait(0.05):
-            agent.turn()
-
-    thread = Thread(target=work)
-    thread.start()
     try:
-        ran = call(RUN, prepared)
+        prepared = call(PREPARE)
+        agent.turn()
+        after_prepare = task.state(TASK)
+        thread = Thread(target=lambda: [agent.turn() for _ in iter(lambda: over.wait(0.05), True)])
+        thread.start()
+        try:
+            ran = call(RUN, prepared)
+        finally:
+            over.set()
+            thread.join()
     finally:
-        over.set()
-        thread.join()
-    return prepared, ran, after_prepare, agent.stop()
+        turns = agent.stop()
+    return prepared, ran, after_prepare, turns
 
 
 def test_prepare_took_its_settings_from_the_task(round_of_training, workshop):
