@@ -22,6 +22,9 @@ MARKS: Mapping[str, tuple[bytes, ...]] = {
 _PHASE = re.compile(r"^\[loopai\] phase (importing|building|training)\b")
 _STEPS = re.compile(r"^(?:\(TaskRunner\w* pid=\d+(?:, ip=[\w.:]+)?\) )?Total training steps: (\d+)$")
 _ERROR = re.compile(r"^\[loopai\] error ([A-Z_]+): (.*)$")
+_LATE = re.compile(r"^\[loopai\] rollout \S+ is over its (\d+) s$")
+_GONE = re.compile(r"^(aiohttp\.|ConnectionRefusedError)")
+"""What runners say of a store that has gone before them: never the cause."""
 _RAISED = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Timeout|Exit)(?::\s.*)?$")
 
 ADVICE: Mapping[str, str] = {
@@ -54,5 +57,8 @@ def explain_failure(log_tail: Sequence[str]) -> tuple[str, str] | None:
         code, cause = said[-1][1], said[-1][2]
         advice = _ENDPOINT_ADVICE if _ENDPOINT.search(cause) else ADVICE.get(code, "look at the end of train.log")
         return f"{code}: {cause}", advice
-    raised = [line.strip() for line in log_tail if _RAISED.match(line.strip())]
+    late = [match[1] for line in log_tail if (match := _LATE.match(line))]
+    if late:
+        return f"{len(late)} rollouts were over their {late[-1]} s", ADVICE["ROLLOUT_TIMEOUT"]
+    raised = [line.strip() for line in log_tail if _RAISED.match(line.strip()) and not _GONE.match(line.strip())]
     return (raised[-1], "look at the end of train.log") if raised else None

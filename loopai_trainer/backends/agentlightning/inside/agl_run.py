@@ -39,6 +39,7 @@ def run(document: dict[str, Any], role: str) -> None:
         _planned(native, name, train, held),
         rows=prompts is None and name != "verl",  # verl writes its own steps
         runners=_own_runners(native, role),
+        waits=name == agl_parts.NONE,
     )
     try:
         trainer = _trainer(agentlightning, document, role, watch, prompts)
@@ -52,8 +53,8 @@ def run(document: dict[str, Any], role: str) -> None:
     entry(agent, train_dataset=train, val_dataset=held)
     if STOP.is_set():
         raise KeyboardInterrupt
-    if prompts is not None and role != "runner":
-        prompts.finished()
+    if role != "runner":
+        (prompts or watch).finished()
     records.whole(os.path.join(records.store, "closed.json"), {"role": role, "at": time.time()})
 
 

@@ -30,15 +30,19 @@ _GRACE_S = 30.0
 class Watch:
     """`limits`: rollout_s, wall_s, rollouts (0: none). `planned`: rollouts that the algorithm will make, 0 if unknown.
 
-    `rows`: whether each rollout is a step of the run's metrics. `runners`: processes that have to stay alive.
+    `rows`: whether each rollout is a step of the run's metrics. `runners`: processes that have to stay alive. `waits`:
+    there is no algorithm, and the end of its time is the end that was wanted.
     """
 
-    def __init__(self, limits: Mapping[str, Any], records: Any, planned: int, *, rows: bool, runners: int) -> None:
+    def __init__(
+        self, limits: Mapping[str, Any], records: Any, planned: int, *, rows: bool, runners: int, waits: bool = False
+    ) -> None:
         self.limits = limits
         self.records = records
         self.planned = planned
         self.rows = rows
         self.runners = runners
+        self.waits = waits
         self.adapter: Any = None
         self.resources: dict[str, Any] = {}
         self.begun_s = time.monotonic()
@@ -63,7 +67,7 @@ class Watch:
             try:
                 while not task.done():
                     await asyncio.wait({task}, timeout=_LOOK_S)
-                    await self._look(store, task)
+                    await self._look(store, task, event)
                 await task
             finally:
                 if not task.done():
@@ -102,12 +106,20 @@ class Watch:
 
         store.enqueue_rollout = limited
 
-    async def _look(self, store: Any, task: Any) -> None:
+    def finished(self) -> None:
+        """The algorithm came to its end: what it made is what was planned, where nobody could know that before."""
+        if self.rows and not self.planned:
+            self.records.metric(self.steps, "summary", {"total_steps": self.steps})
+
+    async def _look(self, store: Any, task: Any, event: Any) -> None:
         rollouts = await self._write_all(store)
         if task.done():
             return
         now_s = time.monotonic()
         if now_s - self.begun_s > float(self.limits["wall_s"]):
+            if self.waits:
+                event.set()
+                return
             raise Failed("LIMIT_REACHED", f"limits.wall_s: {self.limits['wall_s']} s have passed")
         self._look_at_runners()
         open_ones = [one for one in rollouts if one.status not in _ENDED]

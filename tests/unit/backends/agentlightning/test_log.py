@@ -23,6 +23,12 @@ def test_phases_are_the_drivers_own_lines_alone():
             "AGENT_LIGHTNING_FAILED: APIConnectionError: Connection error.",
             "llm.base_url",
         ),
+        (
+            ["[loopai] rollout ro-1 is over its 3 s", "aiohttp.client_exceptions.ServerDisconnectedError: gone"],
+            "1 rollouts were over their 3 s",
+            "limits.rollout_s",
+        ),
+        (["ValueError: the cause", "ConnectionRefusedError: [Errno 111]"], "ValueError: the cause", "train.log"),
         (["Traceback", "openai.APITimeoutError: late", "ValueError: worse"], "ValueError: worse", "train.log"),
     ],
 )

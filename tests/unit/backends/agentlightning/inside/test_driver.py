@@ -189,3 +189,37 @@ def test_the_place_of_the_server_is_told_to_its_owner_alone(inside, tmp_path):
         one._tell(str(path), {"port": listener.getsockname()[1], "key": "k"})
         assert one.told_place(str(path))["key"] == "k"
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_rollouts_that_nobody_could_count_before_are_all_that_were_made(inside, records):
+    watching = inside("agl_watch")
+    watch = watching.Watch({"rollout_s": 7, "wall_s": 60}, records, 0, rows=True, runners=0)
+    watch.steps = 3
+    watch.finished()
+    assert lines(records.metrics) == [{"step": 3, "kind": "summary", "values": {"total_steps": 3}}]
+    watching.Watch({"rollout_s": 7, "wall_s": 60}, records, 5, rows=True, runners=0).finished()
+    assert len(lines(records.metrics)) == 1
+
+
+class Waiting:
+    """A store in which nothing happens."""
+
+    async def query_rollouts(self):
+        return []
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_end_of_time_is_an_end_only_where_nothing_else_is_waited_for(inside, records, waits):
+    watching, told = inside("agl_watch"), inside("agl_told")
+    limits = {"rollout_s": 7, "wall_s": 0.001}
+    watch = watching.Watch(limits, records, 0, rows=True, runners=0, waits=waits)
+    watch.begun_s -= 1
+    event = types.SimpleNamespace(was_set=False)
+    event.set = lambda: setattr(event, "was_set", True)
+    look = watch._look(Waiting(), types.SimpleNamespace(done=lambda: False), event)
+    if waits:
+        asyncio.run(look)
+        assert event.was_set
+        return
+    with pytest.raises(told.Failed, match=r"limits\.wall_s"):
+        asyncio.run(look)
