@@ -60,7 +60,7 @@ class TrainerAgent:
     def __init__(self, checkpointer: Any = None, store: Any = None, *, auto_approve: bool = False) -> None:
         self.checkpointer = checkpointer
         self.store = store
-        self.auto_approve = auto_approve
+        self.auto_approve = auto_approve is True  # whatever else it is, such as the text "false", opts out of nothing
 
     def __call__(self) -> Any:
         """The compiled graph, to be invoked or to be a node of another graph."""
@@ -117,6 +117,7 @@ def _check_required_fields(state: TrainerGraphState) -> Any:
     guide = api.prefill_guide(_with(state, section), thread_id=_thread_id())
     missing = guide["missing_fields"]
     section["trainer_missing_fields"] = missing
+    section[agent_rounds.CONTEXT] = guide.get("task_id") or _thread_id()
     if not missing:
         return _to(DATA, section)  # where the guide could not be made, prepare refuses, and says why
     _tell(section, CHECK, "failed", "missing: " + ", ".join(missing))

@@ -88,7 +88,7 @@ def run_prepared(
 
     `thread_id` is accepted for the specification's sake: the YAML names its task. `wait_timeout_s`: return then, with
     status `running`. `verify_all`: hash every input again, without the cache. `watch` is called with the status data
-    whenever it has changed. `approved_via`: `auto` records that nobody has read the YAML.
+    whenever it has changed. `approved_via`: `hash`, or `auto`, which records that nobody has read the YAML.
     """
     from loopai_trainer.operations.run_prepared import run_prepared as operation
 
@@ -233,8 +233,17 @@ def _request(
 ) -> Request:
     from loopai_trainer.operations.sources import Request
 
-    keyword = {_KEYWORDS.get(name, name): value for name, value in settings.items()}
-    return Request(keyword, os.environ, config_path=config_path, state=state, thread_id=thread_id)
+    keyword = {_KEYWORDS.get(name, name): _texts(value, 0) for name, value in settings.items()}
+    return Request(keyword, os.environ, config_path=_texts(config_path, 0), state=_texts(state, 2), thread_id=thread_id)
+
+
+def _texts(value: Any, depth: int) -> Any:
+    """Path objects as text; `depth` mappings are looked into: a state's sections, and the settings in them."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if depth and isinstance(value, Mapping):
+        return {name: _texts(one, depth - 1) for name, one in value.items()}
+    return value
 
 
 def _prefilled(request: Request, task_type: str | None = None) -> dict[str, Any]:

@@ -71,7 +71,8 @@ class ConfigGenerator:
         """
         from loopai_trainer.operations import plan_notes, template_use
 
-        settings = self._settings(task_description, template_path)
+        model_name, output_dir = os.fspath(model_name), os.fspath(output_dir)
+        settings = self._settings(task_description, os.fspath(template_path))
         template = template_use.use(settings, (), environ={**os.environ, **self._key})
         changed = "\n".join(plan_notes.changed(template))
         self.explanation = f"Template: {template.path}\n\n{changed}\n"

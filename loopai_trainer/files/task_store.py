@@ -141,7 +141,12 @@ def _merge(state: dict[str, Any], section: str, fields: Mapping[str, Any]) -> No
         target = state
     else:
         held = state.get(section)
-        target = state[section] = held if isinstance(held, dict) else {}
+        if held is not None and not isinstance(held, dict):
+            raise TaskStoreError(
+                f"'{section}' of the task's state is no section but a value, which a section would replace",
+                hint="name a section, such as trainer; a value beside the sections is a field of 'default'",
+            )
+        target = state[section] = held or {}
     for name, value in fields.items():
         target[name] = wrapped.rewrapped(target.get(name), value)
 

@@ -17,6 +17,9 @@ from loopai_trainer.operations.version_id import uuid7
 
 Section = dict[str, Any]
 
+CONTEXT = "trainer_context_id"
+"""The section's key for the task, which every event names."""
+
 APPROVED = "trainer_approved_config_sha256"
 """The section's key for the hash that a person has approved."""
 
@@ -43,7 +46,7 @@ _OUTPUT_FILES = {
 
 def begun(section: Mapping[str, Any]) -> Section:
     """The section at the begin of a round: without what came of the round before, and with a version id of its own."""
-    kept = dict(section)
+    kept = dict(section) if isinstance(section, Mapping) else {}  # what is no section holds no settings
     if kept.get("trainer_result") is not None:
         kept = {key: value for key, value in kept.items() if not key.startswith(_OUTCOMES) or key in _SETTINGS}
     if not kept.get("trainer_version_id"):
@@ -54,6 +57,7 @@ def begun(section: Mapping[str, Any]) -> Section:
 def event(section: Mapping[str, Any], node: str, status: str, message: str, **more: Any) -> dict[str, Any]:
     """A StreamEvent (spec/001 "Events") for the graph's custom stream. `more`: progress, progress_num, total, data."""
     result = section.get("trainer_result") or {}
+    task_id = (result.get("data") or {}).get("task_id") or section.get(CONTEXT)
     shape = {"progress": None, "progress_num": None, "total": None, "data": None}
     return {
         "current": event_log.CURRENT,
@@ -62,7 +66,7 @@ def event(section: Mapping[str, Any], node: str, status: str, message: str, **mo
         "message": message,
         **shape,
         **more,
-        "context_id": (result.get("data") or {}).get("task_id"),
+        "context_id": task_id,
         "version_id": section.get("trainer_version_id"),
         "error": result.get("error") if status == "failed" else None,
         "time": event_log.utc_text(time.time()),

@@ -38,6 +38,8 @@ def update_section(
     What is no JSON is left out, and `left_out` says why. Raises UsageError, TaskStoreError.
     """
     task, fields = _task(task_id, environ), _fields(updates)
+    if not isinstance(section, str) or not section.strip():
+        raise UsageError(f"{section!r} is no name of a section", hint="name one, such as trainer")
     _refuse_protected(section, fields)
     store = _store(environ)
     left_out = store.write(task, section, fields)

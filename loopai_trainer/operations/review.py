@@ -12,7 +12,7 @@ from loopai_trainer.host import asking, devices
 from loopai_trainer.operations import run_place, secret_scan, token_lengths
 from loopai_trainer.operations.answer import problem_json
 from loopai_trainer.records import Plan, Problem, Rehearsal, Versions
-from loopai_trainer.rules import plan_flags
+from loopai_trainer.rules import plan_flags, task_fields
 
 
 class Review(NamedTuple):
@@ -100,11 +100,4 @@ def approval_data(
 
 def counts(inputs: Mapping[str, Any]) -> dict[str, dict[str, int] | None]:
     """Rows read, accepted and left out, by split, of `loopai.inputs`; None for a split that there is not."""
-    return {name: _counts(inputs.get(name)) for name in ("train", "validation")}
-
-
-def _counts(entry: Mapping[str, Any] | None) -> dict[str, int] | None:
-    if not entry:
-        return None
-    rejected = entry.get("rejected", 0)
-    return {"input": entry["rows"] + rejected, "usable": entry["rows"], "rejected": rejected}
+    return task_fields.counts(inputs)

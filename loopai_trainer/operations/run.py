@@ -52,7 +52,7 @@ def run(
 
 
 def _refuse(request: sources.Request, *, no_approval: bool) -> None:
-    if not no_approval:
+    if no_approval is not True:  # whatever else a caller may pass, such as the text "false", opts out of nothing
         raise ApprovalError(
             "run asks nobody: it starts what it has prepared, unread",
             hint="prepare, have the YAML approved, and run it by its hash; "

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from loopai_trainer.worker.inputs import Progress
     from loopai_trainer.worker.observe import Observation
 
+APPROVED_VIA = ("hash", "auto")
+"""What a caller may say of its own approval; an approval at a terminal is given by `trainer approve` alone."""
+
 MAX_ROUNDS = 3
 """A worker that dies while finishing is followed by another; more deaths than this are no accident."""
 
@@ -57,6 +60,8 @@ def run_prepared(
 
     `node_rank`: 0 for the host that owns a training over several ones; further ones take part by join_node.
     """
+    if approved_via not in APPROVED_VIA:
+        raise UsageError(f"approved_via cannot be {approved_via!r}", hint=f"say one of {', '.join(APPROVED_VIA)}")
     deadline = None if wait_timeout_s is None else time.monotonic() + wait_timeout_s
     run = run_of_config(config_path)
     talk(f"run {run.version_id}\nre-attach at any time with: {commands.run_prepared(run.config, sha256)}")

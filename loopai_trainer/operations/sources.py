@@ -88,7 +88,7 @@ def resolve(request: Request) -> Resolved:
     sources = _Sources(keyword, request.environ, layers)
     if backend.data_kind == "prompts":
         settings = _with_source(settings, fields, sources)
-    told = (*warnings, *_unknown_keys(layers, fields), *rules.old_names(fields, keyword, layers))
+    told = (*warnings, *_unknown_keys(layers, fields), *rules.old_names(fields, keyword, request.environ, layers))
     told += (*_ambient_devices(fields, sources), *stored_task.made_but_not_used(layers, settings))
     return Resolved(_absolute(settings), backend, fields, told)
 
@@ -256,10 +256,10 @@ def _state_layers(state: Mapping[str, Any], label: str) -> list[rules.Layer]:
         raise SettingsError(f"{label} is not a mapping", hint="give a mapping with 'trainer' and 'system' in it")
     # Sections of other agents are none of our business, but a setting that is one has a value that cannot be meant.
     top = {key: value for key, value in state.items() if not isinstance(value, Mapping) or key in _GENERAL_NAMES}
-    system = {**top, **_section(state, "system", label)}
     return [
         rules.Layer(f"{label}.trainer", stored_task.as_input(_section(state, "trainer", label))),
-        rules.Layer(f"{label}.system", wrapped.unwrapped(system)),
+        rules.Layer(f"{label}.system", wrapped.unwrapped(_section(state, "system", label))),
+        rules.Layer(label, wrapped.unwrapped(top)),
         *_mapping_results(state, label),
     ]
 
@@ -276,12 +276,12 @@ def _mapping_results(state: Mapping[str, Any], label: str) -> Iterator[rules.Lay
 def _starter_layers(path: str) -> list[rules.Layer]:
     document = yaml_text.load(_text(path), path, "settings")
     states = _section(document.values, "default_states", path)
-    system = {
-        **_section(document.values, "system", path),
-        **{k: v for k, v in states.items() if not isinstance(v, dict)},
-    }
     trainer = _section(states, "trainer", f"{path} default_states")
-    return [rules.Layer(f"{path} default_states.trainer", trainer), rules.Layer(f"{path} system", system)]
+    return [
+        rules.Layer(f"{path} default_states.trainer", trainer),
+        rules.Layer(f"{path} default_states", {k: v for k, v in states.items() if not isinstance(v, dict)}),
+        rules.Layer(f"{path} system", _section(document.values, "system", path)),
+    ]
 
 
 def _section(mapping: Mapping[str, Any], name: str, label: str) -> Mapping[str, Any]:

@@ -167,7 +167,7 @@ def note_prepared(answer: Answer, settings: Settings, environ: Mapping[str, str]
     data = dict(answer.data)
     _show_events(targets.open_run(data["run_dir"]))
     try:
-        _write(Address(path, task_id), task_state.of_answer(answer), guide, environ)
+        _write(Address(path, task_id), task_state.of_answer(answer), guide, environ, task_fields.not_ended())
     except TaskStoreError as error:
         if error.code == "TASK_UNKNOWN":
             return answer  # said already, when its settings were looked for
@@ -187,10 +187,17 @@ def _show_events(run: RunDir) -> None:
         pass
 
 
-def _write(there: Address, state: Mapping[str, Any], guide: Guide, environ: Mapping[str, str]) -> None:
+def _write(
+    there: Address,
+    state: Mapping[str, Any],
+    guide: Guide,
+    environ: Mapping[str, str],
+    before: Mapping[str, Any] | None = None,
+) -> None:
+    """`before`: fields that are written, too, where the state does not have them."""
     from loopai_trainer.files.task_store import NODE, TaskStore
 
-    fields = {**state[NODE], **guide()}
+    fields = {**task_fields.with_aliases(before or {}), **state[NODE], **guide()}
     whole = secrets.redacted_value(fields, secrets.environment_values(environ))
     TaskStore(there.path, _WAIT_S).write(there.task_id, NODE, whole)
 

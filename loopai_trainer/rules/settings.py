@@ -124,15 +124,21 @@ def given(
                 yield Given(rank, layer.values[name], f"{layer.label}.{name}")
 
 
-def old_names(fields: Sequence[Field], keyword: Mapping[str, Any], layers: Sequence[Layer]) -> Iterator[Problem]:
-    """A warning on each value that stands under an old name (spec/000's); it is read all the same."""
+def old_names(
+    fields: Sequence[Field], keyword: Mapping[str, Any], environ: Mapping[str, str], layers: Sequence[Layer]
+) -> Iterator[Problem]:
+    """A warning on each value that stands under an old name (spec/000's): read as that, or passed over for another."""
     sources = [("a keyword argument", keyword), *((layer.label, layer.values) for layer in layers)]
     for field in fields:
-        for label, values in sources:
+        for rank, (label, values) in enumerate(sources):
             for name in field.old:
                 if _present(field, values.get(name)):
-                    message = f"'{name}' (from {label}) is an old name of '{field.name}'; it was read as that"
-                    hint = f"call it {field.name}"
+                    found = next(given(field, keyword, environ, layers))
+                    # Ranks of `given`: keyword arguments, variables, and then the layers.
+                    read = found.rank == (rank and rank + 1) and found.value == values[name]
+                    became = "it was read as that" if read else f"it was not read, since {found.origin} goes before it"
+                    message = f"'{name}' (from {label}) is an old name of '{field.name}'; {became}"
+                    hint = f"call it {field.name}" if read else "leave it out"
                     yield Problem("warning", "SETTING_OLD_NAME", "settings", message, hint, field=field.name)
 
 

@@ -99,9 +99,38 @@ _ENVELOPE_DATA = (
 )
 
 
+_OF_AN_END = (
+    *("trainer_training_success", "trainer_training_execution_time", "trainer_training_final_status"),
+    *("trainer_current_training_status", "trainer_training_task_id", "trainer_worker_pid", "trainer_training_progress"),
+    *("train_output_training_log_path", "train_output_training_report_path", "train_output_training_error"),
+)
+"""What says how the version that `trainer_version_id` names has run."""
+
+
+def not_ended() -> "dict[str, Any]":
+    """Null for what says how a version has run, so that an earlier version's outcome is not taken for this one's.
+
+    What was chosen then (best checkpoint, model, analysis) stays until there is another: LoopAI goes on with it, and
+    `trainer_result_analysis_version_id` names its version.
+    """
+    return dict.fromkeys(_OF_AN_END)
+
+
 def with_aliases(fields: "Mapping[str, Any]") -> "dict[str, Any]":
     """The fields, and each under its shorter name, too."""
     return {**fields, **{short: fields[name] for name, short in ALIASES.items() if name in fields}}
+
+
+def counts(inputs: "Mapping[str, Any]") -> "dict[str, dict[str, int] | None]":
+    """Rows read, accepted and left out, by split, of `loopai.inputs`; None for a split that there is not."""
+    return {name: _counts(inputs.get(name)) for name in ("train", "validation")}
+
+
+def _counts(entry: "Mapping[str, Any] | None") -> "dict[str, int] | None":
+    if not entry:
+        return None
+    rejected = entry.get("rejected", 0)
+    return {"input": entry["rows"] + rejected, "usable": entry["rows"], "rejected": rejected}
 
 
 def prepared(run: "Places", config: "Mapping[str, Any]", counts: "Mapping[str, Any]") -> "dict[str, Any]":
@@ -114,11 +143,8 @@ def prepared(run: "Places", config: "Mapping[str, Any]", counts: "Mapping[str, A
         "trainer_data_check_passed": True,
         "trainer_data_check_result": dict(counts),
         "trainer_data_check_error": None,
-        "train_output_data_check_report_path": run.data_report,
         "trainer_config_generation_success": True,
         "trainer_config_generation_error": None,
-        "train_output_config_path": run.config,
-        "trainer_config_explanation_path": run.explanation,
         "train_config": dict(config),
         "trainer_missing_fields": [],
     }
@@ -245,4 +271,7 @@ def _places(run: "Places") -> "dict[str, Any]":
         "trainer_event_log_path": run.event_pickle,
         "trainer_run_state_path": run.run_state,
         "trainer_worker_log_path": run.worker_log,
+        "train_output_data_check_report_path": run.data_report,
+        "train_output_config_path": run.config,
+        "trainer_config_explanation_path": run.explanation,
     }

@@ -70,7 +70,7 @@ def output_file(results: Any) -> str | None:
     results = unwrap(results)
     if isinstance(results, str):
         results = _literal(results)
-    made = results.get("output_file") if isinstance(results, Mapping) else None
+    made = unwrap(results.get("output_file")) if isinstance(results, Mapping) else None
     return made if isinstance(made, str) and made.strip() else None
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from loopai_trainer.errors import TaskStoreError, TrainerError
+from loopai_trainer.errors import ConfigError, TaskStoreError, TrainerError
 from loopai_trainer.files import atomic, legacy_pickle, result_file, state_file
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.rules import secrets, task_fields
@@ -79,7 +79,8 @@ class Handover:
             return
         self._status, self._told_s = status, now_s
         self._write_events(_BRIEF_WAIT_S)
-        self._tell_store(task_fields.running(self.run, self.record.state), status, _BRIEF_WAIT_S)
+        fields = {**task_fields.not_ended(), **task_fields.running(self.run, self.record.state)}
+        self._tell_store(fields, status, _BRIEF_WAIT_S)
 
     def ended(self, result: Mapping[str, Any]) -> None:
         """The run has ended, and its result is written. A dev run's end is none of LoopAI's business."""
@@ -151,8 +152,21 @@ def tell_orphaned(run: RunDir, state: Mapping[str, Any], error: TrainerError) ->
 def _ended_fields(run: RunDir, result: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
     # What is written now is no longer missing there.
     known = {name: value for name, value in state.items() if name != "task_store_error"}
-    fields = task_fields.ended(run, result, {**known, **(result.get("last_state") or {})})
+    fields = {**_prepared(run), **task_fields.ended(run, result, {**known, **(result.get("last_state") or {})})}
     return {**fields, "train_output_swanlab_log_path": run.swanlab if os.path.isdir(run.swanlab) else None}
+
+
+def _prepared(run: RunDir) -> dict[str, Any]:
+    """What is known of the approved YAML: the task may have prepared another version since. Empty if it is gone."""
+    from loopai_trainer.rules import yaml_text  # PyYAML is loaded only at the end
+
+    try:
+        with open(run.approved_config, encoding="utf-8") as file:
+            config = yaml_text.load(file.read(), run.approved_config, "config").values
+        fields = task_fields.prepared(run, config, task_fields.counts(config["loopai"]["inputs"]))
+    except (OSError, ValueError, ConfigError, KeyError, TypeError, AttributeError):
+        return {}
+    return dict(secrets.redacted_value(fields, secrets.environment_values(os.environ)))
 
 
 def _write(

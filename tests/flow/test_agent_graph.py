@@ -256,6 +256,11 @@ def test_opting_out_is_recorded(place):
     assert approval(result)["approved_via"] == "auto"
 
 
+def test_only_true_opts_out(place):
+    result = TrainerAgent(checkpointer=InMemorySaver(), auto_approve="false")().invoke(place.state(), CONFIG)
+    assert asked(result)["config_sha256"]
+
+
 def test_opting_out_does_not_beat_a_demand_for_a_terminal(place):
     trainer = TrainerAgent(auto_approve=True)
     result = trainer().invoke(place.state(approval_require="terminal"), CONFIG)

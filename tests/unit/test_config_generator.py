@@ -128,3 +128,13 @@ def test_a_configuration_of_ones_own_is_just_written(tmp_path):
     path = ConfigGenerator().save_config_as_yaml({"learning_rate": 1e-5}, str(tmp_path / "new" / "c.yaml"))
     assert yaml.safe_load((tmp_path / "new" / "c.yaml").read_text()) == {"learning_rate": 1e-5}
     assert path == str(tmp_path / "new" / "c.yaml")
+
+
+def test_paths_may_be_path_objects(tmp_path):
+    gen = ConfigGenerator()
+    template = tmp_path / "t.yaml"
+    template.write_text("template: qwen\n")
+    config = make(gen, tmp_path, tmp_path / "d.json", model_name=tmp_path, output_dir=tmp_path, template_path=template)
+    gen.save_config_as_yaml(config, tmp_path / "c.yaml")
+    written = yaml.safe_load((tmp_path / "c.yaml").read_text())
+    assert (written["model_name_or_path"], written["output_dir"]) == (str(tmp_path), str(tmp_path))

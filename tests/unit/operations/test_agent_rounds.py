@@ -148,3 +148,13 @@ def test_only_files_that_exist_are_named(tmp_path):
     (tmp_path / "c.yaml").touch()
     section = {"train_output_config_path": str(tmp_path / "c.yaml"), "trainer_event_log_path": str(tmp_path / "none")}
     assert agent_rounds.summary(section, waits=False)["output_files"] == {"config": str(tmp_path / "c.yaml")}
+
+
+def test_a_section_that_is_none_holds_no_settings():
+    assert set(agent_rounds.begun("x")) == set(agent_rounds.begun([])) == {"trainer_version_id"}
+
+
+def test_an_event_names_its_task_before_there_is_a_plan():
+    assert agent_rounds.event({agent_rounds.CONTEXT: "task"}, "data_check", "running", "x")["context_id"] == "task"
+    told = {agent_rounds.CONTEXT: "task", "trainer_result": envelope({"code": "X"}, data=None)}
+    assert agent_rounds.event(told, "data_check", "failed", "x")["context_id"] == "task"

@@ -162,3 +162,23 @@ def test_a_dev_run_answers_with_its_envelope(environ):
     found = loopai_trainer.dev(data["config_path"])
     assert (found["status"], found["error"]["code"]) == ("failed", "DEV_FAILED")
     assert [(check["name"], check["outcome"]) for check in found["data"]["checks"]] == [("inputs", "failed")]
+
+
+@pytest.mark.parametrize("told", ["terminal", "signature", "", None])
+def test_no_caller_calls_its_own_word_an_approval_at_a_terminal(environ, told):
+    data = loopai_trainer.prepare(state=state_of(environ))["trainer"]["trainer_result"]["data"]
+    refused = loopai_trainer.run_prepared(data["config_path"], data["config_sha256"], approved_via=told)["trainer"]
+    assert refused["trainer_last_error"]["type"] == "UsageError"
+    assert not os.path.exists(os.path.join(data["run_dir"], "approval.json"))
+
+
+def test_paths_may_be_path_objects(environ, tmp_path):
+    starter = tmp_path / "starter.yaml"
+    starter.write_text("system:\n  api_port: 8000\n")
+    state = state_of(environ, train_input_dataset_path=environ.data)
+    done = loopai_trainer.prepare(state, config_path=starter, output_dir=tmp_path / "out", model_path=environ.model)[
+        "trainer"
+    ]
+    assert done["trainer_last_error"] is None
+    assert done["trainer_output_dir"].startswith(f"{tmp_path}/out/")
+    assert done["trainer_prefill_guide"]["ready"] is True

@@ -69,3 +69,11 @@ def test_the_api_opts_out_by_name_alone(place, started, monkeypatch):
     done = loopai_trainer.run(**settings, no_approval=True)["trainer"]
     assert (done["trainer_last_error"], done["trainer_result"]["command"]) == (None, "run")
     assert len(started) == 1
+
+
+@pytest.mark.parametrize("told", ["no", "false", 1, [False], None])
+def test_only_true_opts_out(place, started, told):
+    with pytest.raises(ApprovalError) as caught:
+        run(place.request(), no_approval=told)
+    assert caught.value.code == "APPROVAL_MISSING"
+    assert started == []

@@ -157,3 +157,13 @@ def test_a_quote_that_is_not_closed_is_named_where_it_opens(tmp_path):
         resolve(Request({}, {}, config_path=str(path)))
     assert f"{path}:7" in caught.value.message
     assert "line 5" in caught.value.hint
+
+
+def test_an_origin_is_where_the_value_stands(starter):
+    settings = resolve(Request({}, {}, config_path=starter)).settings
+    assert settings.origin("task_id") == f"{starter} default_states.task_id"
+    assert settings.origin("llamafactory_env_path") == f"{starter} system.llamafactory_env_path"
+    state = {"output_dir": "/top", "task_id": "top", "system": {"task_id": "inner"}}
+    settings = resolve(Request({}, {}, state=state)).settings
+    assert (settings.text("output_dir"), settings.origin("output_dir")) == ("/top", "state.output_dir")
+    assert (settings.text("task_id"), settings.origin("task_id")) == ("inner", "state.system.task_id")

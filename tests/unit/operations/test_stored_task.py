@@ -250,6 +250,15 @@ def test_prepare_writes_its_fields_back(stored, database):
     assert again.data["trainer_version_id"] == database.trainer("demo")["trainer_version_id"] == "v2"
 
 
+def test_an_earlier_versions_outcome_does_not_stand_beside_a_new_version(stored, database):
+    earlier = {"trainer_training_success": True, "current_training_status": "completed", "update_model_path": "/best"}
+    database.do("update taskmodel set state=? where task_id='demo'", json.dumps({"trainer": earlier}))
+    stored.prepare(task_id="demo")
+    trainer = database.trainer("demo")
+    assert (trainer["trainer_version_id"], trainer["update_model_path"]) == ("v1", "/best")
+    assert trainer["trainer_training_success"] is trainer["current_training_status"] is None
+
+
 def test_why_prepare_refused_is_written_back(stored, database):
     stored.write_rows([{"instruction": "only a question", "output": ""}])
     with pytest.raises(DataError):

@@ -142,7 +142,7 @@ def test_old_names_are_warned_of_where_they_stand():
         Layer("state.trainer", {"model_name": "/b", "dataset_path": "  "}),
         Layer("store", {"task_description": "x"}),
     ]
-    found = list(settings.old_names(GENERAL, {"template_path": "t", "model_path": "/fine"}, layers))
+    found = list(settings.old_names(GENERAL, {"template_path": "t", "model_path": "/fine"}, {}, layers))
     assert [(one.field, one.code) for one in found] == [
         ("train_input_model_name", "SETTING_OLD_NAME"),
         ("train_input_task_description", "SETTING_OLD_NAME"),
@@ -150,3 +150,17 @@ def test_old_names_are_warned_of_where_they_stand():
     ]
     assert "'model_name' (from state.trainer)" in found[0].message
     assert "a keyword argument" in found[2].message
+
+
+def test_an_old_name_that_another_value_goes_before_is_not_said_to_be_read():
+    layers = [
+        Layer("state.trainer", {"model_name": "/old", "train_input_model_name": "/new"}),
+        Layer("b", {"model_name": "/c"}),
+    ]
+    first, second = settings.old_names(GENERAL, {}, {}, layers)
+    for one in (first, second):
+        assert "it was not read, since state.trainer.train_input_model_name goes before it" in one.message
+    (found,) = settings.old_names(GENERAL, {"model_name": "/old"}, {"TRAIN_MODEL_PATH": "/env"}, [])
+    assert "it was read as that" in found.message
+    (found,) = settings.old_names(GENERAL, {}, {"TRAIN_MODEL_PATH": "/env"}, layers[1:])
+    assert "since environment variable TRAIN_MODEL_PATH goes before it" in found.message

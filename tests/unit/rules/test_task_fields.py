@@ -150,3 +150,12 @@ def test_every_answer_is_an_output_and_has_its_short_names():
         assert whole[short] == answers[name]
     inputs = {"train_input_dataset_path", "train_input_model_name", "train_framework", "output_dir", "task_id"}
     assert not inputs & task_fields.OUTPUTS
+
+
+def test_what_says_how_a_version_has_run_is_null_before_it_has():
+    ended = task_fields.ended(RUN, RESULT, STATE)
+    fresh = task_fields.not_ended()
+    assert set(fresh) < set(ended)
+    assert set(fresh.values()) == {None}
+    for kept in ("update_model_path", "trainer_best_checkpoint", "trainer_result_analysis_version_id"):
+        assert kept not in fresh

@@ -43,6 +43,7 @@ def test_a_field_keeps_the_form_in_which_it_was_stored():
     [
         ({"output_file": "/d.jsonl"}, "/d.jsonl"),
         (wrapped.wrap({"output_file": "/d.jsonl"}), "/d.jsonl"),
+        ({"output_file": wrapped.wrap("/d.jsonl")}, "/d.jsonl"),
         ('{"output_file": "/d.jsonl"}', "/d.jsonl"),
         ("{'output_file': '/d.jsonl', 'failed_records': None}", "/d.jsonl"),
         ({"output_file": ""}, None),

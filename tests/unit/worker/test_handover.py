@@ -222,3 +222,30 @@ def test_a_store_that_is_gone_is_an_error_of_the_retelling(run, record, database
     database.path.unlink()
     with pytest.raises(TaskStoreError):
         handover.tell_again(run, state_file.read(run).state)
+
+
+def test_another_versions_outcome_is_not_taken_for_this_ones(run, record, database):
+    task_store.TaskStore(str(database.path)).write(
+        "task",
+        "trainer",
+        {"trainer_training_success": True, "training_success": True, "trainer_best_checkpoint_path": "/earlier",
+         "trainer_training_final_status": {"status": "completed"}, "train_output_config_path": "/other.yaml"},
+    )  # fmt: skip
+    follow(run, record)
+    trainer = database.trainer("task")
+    assert trainer["trainer_training_success"] is trainer["training_success"] is None
+    assert trainer["trainer_training_final_status"] is None
+    assert trainer["trainer_best_checkpoint_path"] == "/earlier"
+    assert trainer["train_output_config_path"] == run.config
+
+
+def test_the_result_for_loopai_says_what_was_prepared_too(run, record, database):
+    os.makedirs(os.path.dirname(run.approved_config))
+    config = "loopai: {framework: llamafactory, inputs: {train: {rows: 3, source: {path: /d/made.jsonl}}}}\nseed: 7\n"
+    Path(run.approved_config).write_text(config)
+    record.move("finalizing", "finalizing")
+    conclude(run, record, {"status": "completed"})
+    for trainer in (read_result(Path(run.result_pickle))["trainer"], database.trainer("task")):
+        assert trainer["train_config"]["seed"] == 7
+        assert trainer["trainer_data_check_result"]["train"] == {"input": 3, "usable": 3, "rejected": 0}
+        assert (trainer["dataset_name"], trainer["trainer_data_check_passed"]) == ("made", True)
