@@ -51,7 +51,8 @@ def tune(
     who = f"the language model {asked.model} at {asked.base_url}"
     record: dict[str, Any] = {"model": asked.model, "base_url": asked.base_url, "answer": None, "not_used": None}
     try:
-        said = secrets.redacted(description, secrets.environment_values(environ))
+        own = (asked.key,) if len(asked.key) >= secrets.MIN_LENGTH else ()  # its variable may have any name
+        said = secrets.redacted(description, (*own, *secrets.environment_values(environ)))
         text = chat_endpoint.ask(asked, tuning_patch.question(template, said, given))
         record["answer"] = secrets.redacted(text[:_SHOWN_ANSWER], (asked.key,) if asked.key else ())
         patch = tuning_patch.read_answer(text, template, given)

@@ -50,9 +50,11 @@ def refuse_copies(copies: Sequence[Copy]) -> None:
 
 def refuse_settings(settings: Settings, environ: Mapping[str, str]) -> None:
     """Raises SettingsError for settings that are, or hold, secrets: plan.json would keep them."""
-    hidden = secrets.environment_values(environ)
+    # The variable that a setting names for the language model's key may be called anything.
+    key = environ.get(settings.text("config_llm_key_env"), "").strip()
+    own = (key,) if len(key) >= secrets.MIN_LENGTH else ()
     problems = []
-    for name, kind in secrets.found(dict(settings.values), hidden):
+    for name, kind in secrets.found(dict(settings.values), (*own, *secrets.environment_values(environ))):
         origin = settings.origin(name.partition(".")[0])
         message = f"{name} (from {origin}) holds {kind}; plan.json would keep it"
         problems.append(Problem("error", CODE, "settings", message, "take it out", field=name, origin=origin))

@@ -89,6 +89,15 @@ def test_a_secret_in_the_description_goes_nowhere(tmp_path, monkeypatch):
     assert "value-of-a-secret-1" not in asked.text
 
 
+def test_the_endpoints_own_key_is_a_secret_whatever_its_variable_is_called(tmp_path, monkeypatch):
+    monkeypatch.setenv("MYVAR", "value-of-a-secret-2")
+    with serving(says("{}")) as served:
+        gen = ConfigGenerator("some-model", served.base_url, api_key_env="MYVAR")
+        make(gen, tmp_path, tmp_path / "d.json", task_description="聊天 value-of-a-secret-2")
+        (asked,) = served.asked
+    assert "value-of-a-secret-2" not in json.dumps(asked.body)
+
+
 def test_half_an_endpoint_is_refused():
     for arguments in ({"model_path": "m"}, {"base_url": "http://127.0.0.1/v1"}):
         with pytest.raises(SettingsError, match="together"):

@@ -86,3 +86,11 @@ def test_a_token_in_a_file_that_would_be_copied_is_refused():
         secret_scan.refuse_copies([harmless, small_inputs.Copy("/run/inputs/reward.py", TOKEN.encode(), "0" * 64)])
     assert (refused.value.code, refused.value.problems[0].field) == (secret_scan.CODE, "reward.py")
     assert TOKEN not in refused.value.message
+
+
+def test_the_language_models_key_is_a_secret_whatever_its_variable_is_called(place):
+    place.environ["MYVAR"] = "correct-horse-3"
+    with pytest.raises(SettingsError) as error:
+        place.prepare(config_llm_key_env="MYVAR", train_input_task_description="chat, with correct-horse-3")
+    refused(error, place.environ)
+    place.prepare(config_llm_key_env="MYVAR", train_input_task_description="chat")
