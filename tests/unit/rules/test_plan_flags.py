@@ -45,3 +45,9 @@ def test_code_from_elsewhere():
 def test_libraries_from_elsewhere():
     launch = {**LOOPAI["launch"], "host_env": {"LANG": "C", "LD_LIBRARY_PATH": "/opt/lib", "NCCL_NET_PLUGIN": "ofi"}}
     assert flags(launch=launch) == ["loopai.launch.host_env", "loopai.launch.host_env"]
+
+
+def test_a_cluster_whose_own_environment_no_digest_covers():
+    launch = {**LOOPAI["launch"], "executor": "ray_jobs", "address": "http://head:8265"}
+    assert flags(launch=launch) == ["loopai.launch.address"]
+    assert "http://head:8265" in plan_flags.red_flags(small_plan(launch=launch))[0].message
