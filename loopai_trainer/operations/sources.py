@@ -270,7 +270,7 @@ def _mapping_results(state: Mapping[str, Any], label: str) -> Iterator[rules.Lay
         section = state.get(name)
         made = wrapped.output_file(section.get("mapping_results")) if isinstance(section, Mapping) else None
         if made:
-            yield rules.Layer(f"{label}.{name}.mapping_results", {"verl_source_dataset_path": made})
+            yield rules.Layer(f"{label}.{name}.mapping_results", {"verl_source_dataset_path": made}, "output_file")
 
 
 def _starter_layers(path: str) -> list[rules.Layer]:

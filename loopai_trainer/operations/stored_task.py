@@ -75,8 +75,12 @@ def stored(keyword: Mapping[str, Any], environ: Mapping[str, str], layers: Seque
         message = f"{error.message}: no settings come from there, and no results are written back"
         return Stored(warnings=(_warning(error.code, message, error.hint, "task_id"),))
     named, older = _by_a_person(section)
-    mapped = [rules.Layer(f"task store {agent}.mapping_results", {_SOURCES[0]: path}) for agent, path in made if path]
+    mapped = [_made(agent, path) for agent, path in made if path]
     return Stored((rules.Layer(_LABEL, named), *mapped, rules.Layer(_LABEL, older)))
+
+
+def _made(agent: str, path: str) -> rules.Layer:
+    return rules.Layer(f"task store {agent}.mapping_results", {_SOURCES[0]: path}, "output_file")
 
 
 def _by_a_person(section: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -57,10 +57,14 @@ _FALSE = frozenset(("false", "0", "no", "off"))
 
 
 class Layer(NamedTuple):
-    """One source of settings. `label` names it in origins ('state.trainer', 'starter.yaml system')."""
+    """One source of settings. `label` names it in origins ('state.trainer', 'starter.yaml system').
+
+    `key`: what its one value is called there, if not by the setting's name.
+    """
 
     label: str
     values: Mapping[str, Any]
+    key: str = ""
 
 
 def resolve(
@@ -121,7 +125,7 @@ def given(
     for rank, layer in enumerate(layers, 2):
         for name in field.names:
             if _present(field, layer.values.get(name)):
-                yield Given(rank, layer.values[name], f"{layer.label}.{name}")
+                yield Given(rank, layer.values[name], f"{layer.label}.{layer.key or name}")
 
 
 def old_names(

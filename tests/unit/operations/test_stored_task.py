@@ -105,7 +105,7 @@ def test_one_order_of_data_for_both_stages(database, stage):
     del trainer[DATASET]
     made = asked(database, trainer=trainer, **sections)
     assert made.settings.text(DATASET) == "/c.jsonl"
-    assert made.settings.origin(DATASET).startswith("task store constructor.mapping_results.")
+    assert made.settings.origin(DATASET) == "task store constructor.mapping_results.output_file"
     assert codes(made) == []
     made = asked(database, trainer=trainer, obtainer=OBTAINER, constructor={"mapping_results": {"output_file": ""}})
     assert made.settings.text(DATASET) == "/o.jsonl"
