@@ -75,7 +75,7 @@ class TaskStore:
             _merge(state, section, {name: json.loads(text) for name, text in texts.items()})
             _update(connection, "taskmodel", row_id, {"state": _text(state)})
             if runtime is not None:
-                _put_runtime(connection, task_id, runtime)
+                left_out += _try_runtime(connection, task_id, runtime)
             connection.execute("commit")
         return left_out
 
@@ -183,6 +183,18 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(one) for one in value]
     return value
+
+
+def _try_runtime(connection: sqlite3.Connection, task_id: str, runtime: Runtime) -> list[str]:
+    """Why the row was left out, if it was: a table of another schema does not lose the section's fields."""
+    connection.execute("savepoint runtime")
+    try:
+        _put_runtime(connection, task_id, runtime)
+    except sqlite3.Error as error:
+        connection.execute("rollback to runtime")  # fails, and so refuses all, where SQLite has given all of it up
+        return [f"taskruntime: {error}"]
+    connection.execute("release runtime")
+    return []
 
 
 def _put_runtime(connection: sqlite3.Connection, task_id: str, runtime: Runtime) -> None:

@@ -212,3 +212,21 @@ def test_a_store_that_may_only_be_read_says_so(database, store):
     database.path.chmod(0o400)
     with pytest.raises(TaskStoreError, match="cannot be used"):
         store.write("demo", "trainer", {"a": 1})
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "alter table taskruntime drop column version",
+        "create trigger owned before insert on taskruntime begin select raise(abort, 'owner is missing'); end",
+    ],
+)
+def test_a_runtime_table_of_another_schema_does_not_lose_the_results(tmp_path, statement):
+    made = LoopAI(tmp_path / "loopai.sqlite")
+    made.add_task("demo", STATE)
+    made.do(statement)
+    (left_out,) = TaskStore(str(made.path)).write(
+        "demo", "trainer", {"update_model_path": "/best"}, Runtime("v1", "completed", {})
+    )
+    assert left_out.startswith("taskruntime: ")
+    assert made.trainer("demo")["update_model_path"] == "/best"
