@@ -55,5 +55,5 @@ def test_files_of_a_run_are_those_that_the_program_writes(page):
     assert missing == set()
 
 
-MADE_UP = {"compare.html"}
+MADE_UP = {"compare.html", "second.txt"}
 """Names that a reader chooses."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 LIMIT_S = 60.0
 
-CALLER = """
+_OPENED = """
 import json, os, sys
 terminal, stdout, parents = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 fd = os.open(terminal, os.O_RDWR)  # the first terminal that a session's leader opens becomes its own (tty(4))
@@ -23,16 +23,21 @@ for number in (0, 1, 2):
         os.dup2(fd, number)
 if stdout:
     os.dup2(os.open(stdout, os.O_WRONLY | os.O_CREAT, 0o600), 1)
+"""
+CALLER = f"""{_OPENED}
 from loopai_trainer.host import ancestry
 ancestry.command_lines = lambda: parents  # the tests themselves may run below a coding agent
 from loopai_trainer.cli.fast import main
 sys.argv = ["trainer", *sys.argv[4:]]
 sys.exit(main())
 """
+PROGRAM = f"""{_OPENED}
+os.execvp(sys.argv[4], sys.argv[4:])
+"""
 
 
 class Terminal:
-    """One call of `trainer` at a terminal of 80 columns; `stdout`: a file that its stdout goes to instead."""
+    """One call of `trainer` at a terminal of 80 columns; `stdout`: a file that its stdout goes to instead; `program`: `words` are another one."""
 
     def __init__(
         self,
@@ -42,6 +47,8 @@ class Terminal:
         parents: Sequence[Sequence[str]] = (("bash",),),
         stdout: str = "",
         columns: int = 80,
+        program: bool = False,
+        cwd: str | None = None,
     ) -> None:
         self.seen = ""
         self._master, slave = pty.openpty()
@@ -49,12 +56,13 @@ class Terminal:
         name = os.ttyname(slave)
         self.name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-c", CALLER, name, stdout, json.dumps(parents), *words],
+            [sys.executable, "-c", PROGRAM if program else CALLER, name, stdout, json.dumps(parents), *words],
             env={**env, "TERM": "xterm", "NO_COLOR": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            cwd=cwd,
         )
         self._slave = slave  # kept open, so that the master never reads an error before the child has opened it
 
