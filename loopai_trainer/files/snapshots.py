@@ -1,4 +1,4 @@
-"""Snapshots: the Parquet files and the registry that training reads, the only place that knows their schema.
+"""Snapshots: the Parquet files and the registry that training reads; row_groups knows their schema.
 
 A snapshot's bytes depend on its rows alone (and on pyarrow's version); its name holds its hash; nobody writes it again.
 """
@@ -12,11 +12,8 @@ import itertools
 import json
 import operator
 import os
-from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import pyarrow
@@ -24,23 +21,15 @@ import pyarrow.compute
 import pyarrow.parquet
 
 from loopai_trainer.files import atomic, snapshot_items
+from loopai_trainer.files.row_groups import SCHEMA, RowGroup
 from loopai_trainer.records import InputFile, Row, Turn
-from loopai_trainer.rules.rows.columns import PLAIN_ROLES, Columns, columns_of
+from loopai_trainer.rules.rows.columns import Columns, columns_of
 
 READ_ONLY = 0o444
 GROUP_ROWS = 10_000
 GROUP_CHARACTERS = 2 << 20
 """A row group is written when it has this many rows or characters: what bounds the memory of writer and reader."""
 
-_TURN = pyarrow.struct([pyarrow.field("role", pyarrow.string()), pyarrow.field("content", pyarrow.string())])
-SCHEMA = pyarrow.schema(
-    [
-        pyarrow.field("messages", pyarrow.list_(_TURN)),
-        pyarrow.field("system", pyarrow.string()),
-        pyarrow.field("tools", pyarrow.string()),
-        pyarrow.field("source_line", pyarrow.int64()),
-    ]
-)
 _COLUMNS = {
     "messages": "messages",
     "system": "system",
@@ -82,7 +71,7 @@ class SnapshotWriter:
             write_statistics=False,
             write_batch_size=_LEAVES_AT_ONCE,
         )
-        self._group = _Group()
+        self._group = self._new_group()
         self._tables: list[Any] = []
         self._table_size = (0, 0)
         self.rows = 0
@@ -102,23 +91,29 @@ class SnapshotWriter:
         """Append one row; many cost far less by `add_rows`."""
         self.add_rows(columns_of([row]), [row.source_line])
 
-    def add_rows(self, rows: Columns, lines: Sequence[int]) -> list[int]:
-        """Append rows, of which `lines` are the positions in their source; gives the characters of each."""
+    def add_rows(self, rows: Columns, lines: Sequence[int], contents: Any = None) -> list[int]:
+        """Append rows, of which `lines` are the positions in their source; gives the characters of each.
+
+        `contents`: those of `rows` as an Arrow array, if there is one already.
+        """
         characters = rows.characters()
         self.rows += len(characters)
         sizes = list(itertools.accumulate(characters, initial=0))
         start = 0
         while start < len(characters):
-            start = self._group.add(rows, lines, sizes, start)
+            start = self._group.add(rows, lines, sizes, start, contents)
             if self._group.full:
                 self._write_group()
                 # What a row group took is not kept for the next one: the pool would hold several times as much.
                 pyarrow.default_memory_pool().release_unused()
         return characters
 
+    def _new_group(self) -> RowGroup:
+        return RowGroup(GROUP_ROWS, GROUP_CHARACTERS)
+
     def _write_group(self) -> None:
         self._writer.write_table(self._group.table())
-        self._group = _Group()
+        self._group = self._new_group()
 
     def add_table(self, table: Any) -> None:
         """Append rows that are in the schema already, a few at a time; in groups of bounded size."""
@@ -275,77 +270,6 @@ def remove_others(folder: str, wanted: Sequence[str]) -> None:
         ours = name.endswith((".parquet", ".tmp")) or name in ("rejected_rows.jsonl", "dataset_info.json")
         if ours and name not in keep:
             os.unlink(os.path.join(folder, name))
-
-
-class _Group:
-    """Rows, until they are enough for a row group."""
-
-    def __init__(self) -> None:
-        self._contents: list[str] = []
-        self._roles: list[str] = []
-        self._systems: list[str] = []
-        self._tools: list[str] = []
-        self._ends = array("i", [0])
-        self._lines = array("q")
-        self._characters = 0
-        self._plain = True
-
-    @property
-    def rows(self) -> int:
-        return len(self._lines)
-
-    @property
-    def full(self) -> bool:
-        return self._characters >= GROUP_CHARACTERS or self.rows >= GROUP_ROWS
-
-    def add(self, rows: Columns, lines: Sequence[int], sizes: Sequence[int], start: int) -> int:
-        """Keep rows from `start` on, until the group is full; gives where to go on.
-
-        `sizes`: characters of all rows before each of them, and of all. So a group's bounds depend on its rows alone.
-        """
-        wanted = sizes[start] + GROUP_CHARACTERS - self._characters
-        end = min(bisect_left(sizes, wanted, start + 1), start + GROUP_ROWS - self.rows, len(sizes) - 1)
-        first, last = sum(rows.turns[:start]), sum(rows.turns[:end])
-        self._ends.extend(itertools.accumulate(rows.turns[start:end], initial=self._ends.pop()))
-        self._contents += rows.contents[first:last]
-        self._roles += rows.roles[first:last]
-        self._systems += rows.systems[start:end]
-        self._tools += rows.tools[start:end]
-        self._lines.extend(lines[start:end])
-        self._characters += sizes[end] - sizes[start]
-        self._plain = self._plain and rows.plain
-        return end
-
-    def table(self) -> Any:
-        """The rows in the schema."""
-        if self._plain:
-            # The same for each group but in number, so made once for all.
-            roles, systems = _repeated(tuple(PLAIN_ROLES), self._ends[-1] // 2), _repeated(("",), self.rows)
-            tools = systems
-        else:
-            roles, systems, tools = map(_texts, (self._roles, self._systems, self._tools))
-        turns = pyarrow.StructArray.from_arrays([roles, _texts(self._contents)], fields=list(_TURN))
-        messages = pyarrow.ListArray.from_arrays(_numbers(pyarrow.int32(), self._ends), turns)
-        return pyarrow.Table.from_arrays(
-            [messages, systems, tools, _numbers(pyarrow.int64(), self._lines)], schema=SCHEMA
-        )
-
-
-def _texts(texts: list[str]) -> Any:
-    return pyarrow.array(texts, pyarrow.string())
-
-
-def _numbers(kind: Any, values: array[int]) -> Any:
-    return pyarrow.Array.from_buffers(kind, len(values), [None, pyarrow.py_buffer(values)])
-
-
-def _repeated(texts: tuple[str, ...], times: int) -> Any:
-    return _made(texts, 1 << times.bit_length()).slice(0, times * len(texts))
-
-
-@lru_cache(maxsize=8)
-def _made(texts: tuple[str, ...], times: int) -> Any:
-    return _texts(list(texts) * times)
 
 
 class _HashedFile:

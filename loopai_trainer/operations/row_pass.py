@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 from loopai_trainer.contract import Backend, RowCheck
 from loopai_trainer.files.rejected_rows import RejectedRows
+from loopai_trainer.files.row_lines import BLOCK_BYTES, RowLines, RowTexts
 from loopai_trainer.files.snapshots import SnapshotWriter
 from loopai_trainer.files.tables import Batch, Fault, SourceTable
 from loopai_trainer.files.tables.json_items import JsonItems
+from loopai_trainer.files.tables.json_lines import JsonLines
 from loopai_trainer.operations.problem_tally import ProblemTally
 from loopai_trainer.records import Problem, Rejection, Remark, Remarked, Row, Settings, Severity
 from loopai_trainer.rules.rows.columns import Columns, columns_of, plain_columns
@@ -29,6 +31,8 @@ _SAMPLE_ITEMS = 10_000
 _ROWS_BETWEEN_PROGRESS = 2000
 
 Split = Literal["train", "validation"]
+Some = Batch | tuple[Sequence[int], RowTexts]
+"""Rows to be judged, or such as are good already."""
 
 
 @dataclass(slots=True)
@@ -99,29 +103,31 @@ class RowPass:
         `seed`: by which a split will be made of the prompts' fingerprints; None if none will.
         """
         facts, table = self.facts, self._table
-        prints, batches = fingerprinter(seed), table.batches()
+        prints, lines = fingerprinter(seed), RowLines()
+        batches = table.blocks_or_batches(lines, BLOCK_BYTES) if isinstance(table, JsonLines) else table.batches()
         first, sample = self._sample(batches)
         facts.format, check = backend.row_check(settings, sample)
+        lines.check = check
         with collection_paused():
-            for rows, lines in self._judged(chain(first, batches), check, progress):
+            for rows, positions, contents in self._judged(chain(first, batches), check, progress):
                 prompts, answers = prints.of(rows)
                 facts.prompts.extend(prompts)
                 facts.answers.extend(answers)
-                facts.lengths.update(writer.add_rows(rows, lines))
+                facts.lengths.update(writer.add_rows(rows, positions, contents))
         facts.by_item = table.shared_lines
         facts.input = facts.usable + facts.rejected
         facts.sha256 = table.sha256
         facts.notes.update(table.notes)
         return facts
 
-    def _sample(self, batches: Iterator[Batch]) -> tuple[list[Batch], list[object]]:
+    def _sample(self, batches: Iterator[Some]) -> tuple[list[Some], list[object]]:
         """The first batches, and of them the rows to tell the format by."""
-        first: list[Batch] = []
+        first: list[Some] = []
         sample: list[object] = []
         seen = 0
         for batch in batches:
             first.append(batch)
-            for value in batch[1]:
+            for value in batch[1] if isinstance(batch[1], list) else ():
                 seen += 1
                 if not isinstance(value, Fault):
                     sample.append(value)
@@ -131,19 +137,19 @@ class RowPass:
         return first, sample
 
     def _judged(
-        self, batches: Iterator[Batch], check: RowCheck, progress: Callable[[int], None] | None
-    ) -> Iterator[tuple[Columns, Sequence[int]]]:
-        """The usable rows of each batch, with their positions."""
+        self, batches: Iterator[Some], check: RowCheck, progress: Callable[[int], None] | None
+    ) -> Iterator[tuple[Columns, Sequence[int], Any]]:
+        """The usable rows of each batch, their positions and, if there is one, an Arrow array of their contents."""
         facts, seen = self.facts, 0
         for positions, values in batches:
-            rows = plain_columns(check, values)
-            if rows is not None:
+            if isinstance(values, RowTexts):
                 facts.usable += len(values)
-                yield rows, positions
-            else:
-                found = list(self._one_by_one(positions, values, check))
-                if found:
-                    yield columns_of(found), [row.source_line for row in found]
+                yield values.columns, positions, values.contents
+            elif (rows := plain_columns(check, values)) is not None:
+                facts.usable += len(values)
+                yield rows, positions, None
+            elif found := list(self._one_by_one(positions, values, check)):
+                yield columns_of(found), [row.source_line for row in found], None
             before, seen = seen, seen + len(values)
             if progress is not None:
                 for _ in range(before // _ROWS_BETWEEN_PROGRESS, seen // _ROWS_BETWEEN_PROGRESS):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from loopai_trainer.contract import Backend
 from loopai_trainer.errors import DataError
 from loopai_trainer.files import atomic, snapshots
+from loopai_trainer.files.arrow_memory import steady_memory
 from loopai_trainer.files.rejected_rows import RejectedRows
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.files.snapshots import SnapshotWriter
@@ -65,7 +66,7 @@ def prepare_sft_data(
     _refuse_pattern(run.prepared_data)
     try:
         atomic.make_private_dir(run.prepared_data)
-        with ExitStack() as stack:
+        with steady_memory(), ExitStack() as stack:
             job = _Job(backend, settings, run, split_seed, stack)
             job.read(progress, split_wanted=bool(validation_size))
             with collection_paused():

@@ -35,18 +35,23 @@ class JsonLines(SourceTable):
 
     def batches(self) -> Iterator[Batch]:
         """(lines, decoded rows or Faults); see SourceTable."""
-        yield from self._read(None)
+        yield from self._read(None, None)
 
-    def blocks_or_batches(self, whole: Callable[[bytes], Block | None]) -> Iterator[tuple[range, Block] | Batch]:
+    def blocks_or_batches(
+        self, whole: Callable[[bytes], Block | None], block_bytes: int | None = None
+    ) -> Iterator[tuple[range, Block] | Batch]:
         """As `batches`, but some lines at a time (joined by LF) are first given to `whole`.
 
         What it makes of them, one item a line, is yielded with their numbers; if that is None, they are read as ever.
+        `block_bytes`: how much is read at a time (None: WHOLE_BYTES).
         """
-        yield from self._read(whole)
+        yield from self._read(whole, block_bytes or WHOLE_BYTES)
 
-    def _read(self, whole: Callable[[bytes], Block | None] | None) -> Iterator[tuple[range, Block] | Batch]:
+    def _read(
+        self, whole: Callable[[bytes], Block | None] | None, block_bytes: int | None
+    ) -> Iterator[tuple[range, Block] | Batch]:
         position, offset = 0, 0
-        for text in self._texts(None if whole is None else WHOLE_BYTES):
+        for text in self._texts(block_bytes):
             if text is None:
                 position += 1
                 too_long: list[object] = [_too_long()]
@@ -102,12 +107,12 @@ class JsonLines(SourceTable):
                     continue
                 block, skipping = block[end + 1 :], False
                 yield None
-            text, newline, rest = block.rpartition(self._newline)
-            if newline:
-                yield tail + text
-                tail = rest
+            end = block.rfind(self._newline)
+            if end >= 0:
+                yield b"".join((tail, memoryview(block)[:end]))
+                tail = block[end + 1 :]
             else:
-                tail += rest
+                tail += block
             if len(tail) > MAX_ROW_BYTES:
                 tail, skipping = b"", True
         if skipping:
@@ -126,7 +131,13 @@ def _cut(text: bytes, newline: bytes) -> Iterator[bytes]:
 
 
 def _parsed(text: bytes, newline: bytes) -> list[object] | None:
-    """The value of each line of `text`; None if any of them needs a close look.
+    """The value of each line of `text`; None if any of them needs a close look."""
+    values = values_of_lines(text, newline)
+    return None if values is None or doubtful(text, values) else values
+
+
+def values_of_lines(text: bytes, newline: bytes) -> list[object] | None:
+    """The value of each line of `text`, of which some may be `doubtful`; None if a line does not hold just one.
 
     The lines are parsed as one list with a mark between two of them. As many marks in the list itself as there were
     line ends, one after each value, mean that each line holds one whole value: no line can hold the mark, which nobody
@@ -139,9 +150,7 @@ def _parsed(text: bytes, newline: bytes) -> list[object] | None:
         return None
     values, marks = marked[::2], marked[1::2]
     line_ends = (len(joined) - len(text)) // (len(_BETWEEN) - 1)
-    if not len(values) - 1 == len(marks) == marks.count(_MARK) == line_ends:
-        return None
-    return None if doubtful(text, values) else values
+    return values if len(values) - 1 == len(marks) == marks.count(_MARK) == line_ends else None
 
 
 def _too_long() -> Fault:

@@ -104,7 +104,9 @@ class ChatCheck:
             return None
         if not all(count and not count % 2 for count in set(turns)) or roles != usual * (len(roles) // 2):
             return None
-        return plain(contents, turns) if set(map(type, contents)) == {str} and nothing_to_say(contents) else None
+        if set(map(type, contents)) != {str} or not nothing_to_say(contents):
+            return None
+        return plain(contents, turns, inner_keys=2 * len(messages))
 
     def _row(self, value: dict[str, object], draft: Draft, line: int) -> Row | Remarked | Rejection:
         system, column = draft.system, value.get("system")

@@ -17,7 +17,8 @@ PLAIN_ROLES = ["user", "assistant"]
 class Columns:
     """Rows that follow each other. `contents` and `roles`: of all their turns; `turns`: how many each row has.
 
-    `plain`: all are chats of user and assistant alone, without system and tools.
+    `plain`: all are chats of user and assistant alone, without system and tools. `inner_keys`: how many keys the turns
+    had that are objects themselves.
     """
 
     contents: list[str]
@@ -26,6 +27,7 @@ class Columns:
     systems: list[str]
     tools: list[str]
     plain: bool
+    inner_keys: int = 0
 
     @property
     def single(self) -> bool:
@@ -60,10 +62,10 @@ def plain_columns(check: object, values: Sequence[object]) -> Columns | None:
     return check.plain_columns(values) if isinstance(check, ColumnCheck) else None
 
 
-def plain(contents: list[str], turns: list[int]) -> Columns:
+def plain(contents: list[str], turns: list[int], inner_keys: int = 0) -> Columns:
     """Rows of user and assistant in turn, the user first, without system and tools."""
     empty = [""] * len(turns)
-    return Columns(contents, PLAIN_ROLES * (len(contents) // 2), turns, empty, empty, True)
+    return Columns(contents, PLAIN_ROLES * (len(contents) // 2), turns, empty, empty, True, inner_keys)
 
 
 def columns_of(rows: Sequence[Row]) -> Columns:

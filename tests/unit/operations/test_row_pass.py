@@ -5,6 +5,7 @@ import gc
 import pytest
 from fakes.row_backend import prepare
 
+from loopai_trainer.files.row_lines import RowLines
 from loopai_trainer.operations import row_pass
 
 
@@ -41,6 +42,27 @@ LINES = [
     "oops %d",
     '{"instruction": "same", "input": "", "output": "a", "id": %d}',
 ]
+
+
+@pytest.mark.parametrize("kinds", [(0,), (0, 0, 1), (0, 2), (0,) * 19 + (3,), (0, 4), range(6), (0, 5)])
+@pytest.mark.parametrize("size", [None, 0.5])
+def test_lines_taken_as_a_whole_end_as_those_that_are_not(tmp_path, monkeypatch, kinds, size):
+    monkeypatch.setattr(row_pass, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(row_pass, "_SAMPLE_ROWS", 1)
+    monkeypatch.setattr("loopai_trainer.files.snapshots.GROUP_ROWS", 7)
+    taken = []
+    real = RowLines._read
+    monkeypatch.setattr(RowLines, "_read", lambda lines, text: taken.append(real(lines, text)) or taken[-1])
+    source = tmp_path / "a.jsonl"
+    source.write_text("".join(LINES[kinds[n % len(kinds)]] % n + "\n" for n in range(90)), encoding="utf-8")
+    together = prepare(tmp_path / "one", source, size=size, bad_rows="skip")
+    assert any(taken) or kinds not in ((0,), (0, 5))
+    monkeypatch.setattr(RowLines, "__call__", lambda lines, text: None)
+    alone = prepare(tmp_path / "two", source, size=size, bad_rows="skip")
+    assert [one.snapshot.sha256 for one in together.splits] == [one.snapshot.sha256 for one in alone.splits]
+    assert [(one.counts, one.lengths) for one in together.splits] == [(one.counts, one.lengths) for one in alone.splits]
+    assert together.problems == alone.problems
+    assert together.problem_counts == alone.problem_counts
 
 
 @pytest.mark.parametrize("kinds", [(0,), (0, 0, 1), (0, 2), (0, 0, 0, 3), (0, 4), range(6)])
