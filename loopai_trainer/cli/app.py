@@ -25,6 +25,7 @@ from loopai_trainer.cli import (
     guide,
     inspect,
     logs,
+    overview,
     prepare,
     recover,
     run_prepared,
@@ -68,11 +69,13 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _main(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        raise typer.Exit(overview.show_overview())
 
 
 _VERBS = (
@@ -89,7 +92,7 @@ def run(argv: Sequence[str]) -> int:
     output = Output(json="--json" in argv, verbose="--verbose" in argv)
     command = next((word for word in argv if not word.startswith("-")), "trainer")
     try:
-        code = app(list(argv) or ["--help"], prog_name="trainer", standalone_mode=False)
+        code = app(list(argv), prog_name="trainer", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except _CLICK_ERROR as error:
         return _usage(command, error, output)

@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from loopai_trainer.cli import approval_view, compare_view, dev_view, doctor_view, guide_view
+from loopai_trainer.cli import approval_view, compare_view, dev_view, doctor_view, guide_view, list_view
 from loopai_trainer.cli.output import Output
 from loopai_trainer.cli.page import Page
 from loopai_trainer.operations.answer import Answer, problem_json
@@ -188,21 +188,6 @@ _RUN_ROWS = (
 )
 
 
-def _list(out: Page, data: Mapping[str, Any], message: str) -> None:
-    out.print(escape(message))
-    if not data["runs"]:
-        return
-    table = Table(box=None, pad_edge=False)
-    for name in ("version", "task", "status", "step", "best"):
-        table.add_column(name, overflow="fold")
-    for run in data["runs"]:
-        step = "-" if run["current_step"] is None else f"{run['current_step']}/{run['total_steps'] or '?'}"
-        best = run.get("best_checkpoint") or {}
-        status = run["status"] or "unreadable"
-        table.add_row(run["trainer_version_id"], run["task_id"], status, step, best.get("name", "-"))
-    out.print(table, soft_wrap=False)
-
-
 def _logs(out: Page, data: Mapping[str, Any], message: str) -> None:
     for line in data["lines"]:
         out.file.write(line + "\n")
@@ -267,7 +252,8 @@ _VIEWS: Mapping[str, Callable[[Page, Mapping[str, Any], str], None]] = {
     "status": _status,
     "cancel": _run,
     "recover": _run,
-    "list": _list,
+    "list": list_view.view,
+    "trainer": list_view.overview,
     "logs": _logs,
     "events": _events,
     "analyze": _analysis,

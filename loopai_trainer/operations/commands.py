@@ -3,6 +3,11 @@
 import shlex
 
 
+def verb(*words: str) -> str:
+    """Any other call, word by word."""
+    return shlex.join(["trainer", *words])
+
+
 def prepare(words: "list[str]") -> str:
     """Makes the YAML of what `words` (flags with their values) say, and of what environment and files say."""
     return shlex.join(["trainer", "prepare", *words])

@@ -63,7 +63,7 @@ def test_print_gives_one_value_and_a_refusal_no_value(capsys, tmp_path, monkeypa
     assert "missing" in err
 
 
-@pytest.mark.parametrize("words", [["--help"], ["prepare", "--help"], ["run-prepared", "-h"], []])
+@pytest.mark.parametrize("words", [["--help"], ["prepare", "--help"], ["run-prepared", "-h"]])
 def test_help(words, capsys):
     app.run(words)
     assert "Usage: trainer" in capsys.readouterr().out
