@@ -106,6 +106,20 @@ def test_a_killed_worker_leaves_an_orphan_that_is_ended_here(cluster, tmp_path):
     assert answer(run.call("wait", run.run.path, "--json"), LONG_S)[1]["status"] == "completed"
 
 
+def test_ray_job_stop_is_a_cancel(cluster, tmp_path):
+    hold = tmp_path / "hold"
+    hold.touch()
+    run = stand_in(cluster, tmp_path, version="v10", hold_file=str(hold), helper_s=600.0)
+    caller = run.start()
+    wait_for(lambda: step_3(run), LONG_S)
+    job = run.state()["executor"]["handle"].split()[1]
+    words = [cluster.ray, "job", "stop", "--no-wait", "--address", cluster.address, job]
+    subprocess.run(words, env={**os.environ, **cluster.environ}, check=True, capture_output=True)
+    code, document = answer(caller, LONG_S)
+    assert (code, document["status"]) == (13, "cancelled"), document
+    assert run.living() == []
+
+
 def test_what_a_cluster_refuses_costs_no_approval(cluster, tmp_path):
     run = stand_in(cluster, tmp_path, nodes=3, version="v5")
     code, document = answer(run.start(), LONG_S)
