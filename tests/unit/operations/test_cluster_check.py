@@ -14,8 +14,15 @@ from loopai_trainer.rules import plan as plans
 from loopai_trainer.version import __version__
 
 LAUNCH = {
-    **{"executor": "ray_jobs", "address": "http://head:8265", "interpreter": "/py", "resources": {"CPU": 1}},
-    **{"devices": "", "nodes": 2, "nproc_per_node": 1, "env": {}, "pass_env": []},
+    "executor": "ray_jobs",
+    "address": "http://head:8265",
+    "interpreter": "/py",
+    "resources": {"CPU": 1},
+    "devices": "",
+    "nodes": 2,
+    "nproc_per_node": 1,
+    "env": {},
+    "pass_env": [],
 }
 
 
