@@ -1,6 +1,9 @@
-"""`trainer templates`: the bundled templates."""
+"""`trainer templates`: the bundled templates and the user's own."""
 
 from __future__ import annotations
+
+import os
+from typing import Annotated
 
 import typer
 
@@ -8,10 +11,13 @@ from loopai_trainer.cli import options
 from loopai_trainer.cli.output import Output, finish
 
 NAME = "templates"
-HELP = "List the bundled templates."
+HELP = "List templates, show one, or copy one to begin your own with."
 
 
 def command(
+    action: Annotated[str, typer.Argument(metavar="[ACTION]", help="list (default), show or copy.")] = "list",
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Template to show or copy.")] = None,
+    new_name: Annotated[str | None, typer.Argument(metavar="[NEW_NAME]", help="Name of the copy.")] = None,
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
@@ -20,4 +26,5 @@ def command(
     """Parse; one operation; one view."""
     from loopai_trainer.operations.templates import templates
 
-    raise typer.Exit(finish(NAME, Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose), templates))
+    output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)
+    raise typer.Exit(finish(NAME, output, lambda: templates(action, name, new_name, os.environ)))

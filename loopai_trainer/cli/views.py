@@ -228,7 +228,11 @@ def _analysis(out: Page, data: Mapping[str, Any], message: str) -> None:
 
 
 def _templates(out: Page, data: Mapping[str, Any], message: str) -> None:
-    table(out, {item["name"]: item["title"] for item in data["templates"]})
+    if data["text"] is not None:
+        out.file.write(data["text"])
+        return
+    table(out, {item["name"]: item["title"] or item["path"] for item in data["templates"]})
+    out.print(escape(message))
 
 
 def _schema(out: Page, data: Mapping[str, Any], message: str) -> None:

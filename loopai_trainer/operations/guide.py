@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from loopai_trainer.errors import BackendMissing, NotFound, TrainerError
+from loopai_trainer.errors import BackendMissing, NotFound, TrainerError, UsageError
 from loopai_trainer.files import templates
 from loopai_trainer.operations import backend_environment, commands, model_input, sources
 from loopai_trainer.operations.answer import Answer, error_json, problem_json
@@ -165,8 +165,8 @@ def _unusable(asked: _Guide) -> Iterator[Problem]:
         said = say("guide.hub_id") if is_id else say("guide.no_folder", path=os.path.abspath(model))
         yield _problem(asked, "MODEL_IS_HUB_ID" if is_id else "MODEL_NOT_FOUND", _MODEL, said)
     try:
-        templates.find_template(settings.text(_TEMPLATE), settings.text("train_stage"))
-    except NotFound as error:
+        templates.find_template(settings.text(_TEMPLATE), settings.text("train_stage"), asked.request.environ)
+    except (NotFound, UsageError) as error:
         yield _problem(asked, error.code, _TEMPLATE, error.message)
     yield from _environment_problems(asked)
 

@@ -55,9 +55,11 @@ def use(
 
     SettingsError for config mode `llm` without a usable endpoint. `owned`: keys that `--set` must not give, and what to
     use instead. `tunes`: whether rules or a model may change values. `baseline`: values to begin with instead of the
-    template's own. `environ`: where the endpoint's key stands.
+    template's own. `environ`: where the endpoint's key stands, and the user's own templates.
     """
-    path = templates.find_template(settings.text("train_input_config_template_path"), settings.text("train_stage"))
+    path = templates.find_template(
+        settings.text("train_input_config_template_path"), settings.text("train_stage"), environ
+    )
     text = _read(path)
     document = yaml_text.load(text, path, "template")
     _refuse_prepared(document.values, document.lines, path)

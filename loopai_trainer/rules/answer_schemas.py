@@ -265,7 +265,11 @@ DATA: Mapping[str, Schema] = {
     "doctor": _record({"checks": _list(_record({"name": _TEXT, "ok": _FLAG, "detail": _TEXT, "hint": _TEXT}))}),
     "setup": _record({"backend": _TEXT, "python": _TEXT, "env_dir": _TEXT, "versions": _by_name(_TEXT)}),
     "templates": _record({
-        "templates": _list(_record(dict.fromkeys(("name", "stage", "path", "title"), _TEXT))),
+        "templates": _list(_record({
+            **dict.fromkeys(("name", "stage", "path", "title"), _TEXT),
+            "origin": _one_of("bundled", "user"),
+        })),
+        "text": _null(_TEXT),
     }),
     "schema": _record({"name": _null(_TEXT), "schema": _OPEN}),
     "docs": _record({"topic": _null(_TEXT), "text": _TEXT}),

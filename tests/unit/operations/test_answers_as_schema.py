@@ -87,4 +87,4 @@ def test_analyze(tmp_path):
 
 
 def test_templates():
-    assert answered("templates", templates)["data"]["templates"]
+    assert answered("templates", lambda: templates("list", None, None, {}))["data"]["templates"]
