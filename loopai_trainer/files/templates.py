@@ -34,7 +34,7 @@ def templates_dir() -> str:
 
 
 def user_templates_dir(environ: Mapping[str, str]) -> str:
-    """The folder of the user's own templates, with one for each stage in it as the bundled ones have. It need not exist."""
+    """The folder of the user's own templates: one for each stage in it, as the bundled ones have. It need not exist."""
     return os.path.join(user_dirs.user_dir("config", environ), "templates")
 
 
