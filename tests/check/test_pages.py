@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from fakes.skill import ROOT, codes, settings, spans
+from fakes.skill import REFERENCES, ROOT, codes, settings, spans
 
 from loopai_trainer import errors
 from loopai_trainer.files import templates
@@ -14,6 +14,7 @@ PAGES = [
     for name in ("approval", "sft", "grpo", "operations", "troubleshooting", "tutorial", "scripts", "loopai")
     if (ROOT / "docs" / f"{name}.md").exists()
 ]
+PAGES += [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md"]
 KNOWN_EXITS = {kind.exit_code for kind in vars(errors).values() if hasattr(kind, "exit_code")} | {0, 10}
 
 
@@ -50,10 +51,41 @@ def test_files_of_a_run_are_those_that_the_program_writes(page):
         for span in spans(page.read_text())
         if re.search(r"\.(?:json|jsonl|html|txt|md|pkl|log|png)$", span)
     }
-    own = {name for name in found if not re.search(r"[*N ]", name)}
+    own = {name for name in found if not re.search(r"[*N ]", name)} - REPOSITORY
     missing = {name for name in own if name not in SOURCES and name not in MADE_UP}
     assert missing == set()
 
 
+REPOSITORY = {path.name for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *REFERENCES.glob("*.md"))}
 MADE_UP = {"compare.html", "second.txt"}
 """Names that a reader chooses."""
+
+
+def test_the_readme_leads_to_every_page():
+    text = (ROOT / "README.md").read_text()
+    pages = [page.name for page in sorted((ROOT / "docs").glob("*.md"))]
+    assert [name for name in pages if f"](docs/{name})" not in text] == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md"], ids=by_name)
+def test_places_of_the_repository_exist(page):
+    """`cli/VERB.py` stands for any of its kind; places without a root of their own lie in the package."""
+    code = [
+        *spans(page.read_text()),
+        *re.findall(r"^(?:pytest -q )?((?:scripts|tests)/\S+)", page.read_text(), re.MULTILINE),
+    ]
+    for place in code:
+        if re.fullmatch(
+            r"(?:scripts|tests|docs|examples|skills|templates|cli|operations|worker|results|backends|executors|files|host|rules|records)/\S*",
+            place,
+        ):
+            pattern = re.sub(r"\b(?:VERB|NAME|STAGE)\b", "*", place.rstrip("/"))
+            assert any([*ROOT.glob(pattern), *(ROOT / "loopai_trainer").glob(pattern)]), f"{page.name}: {place}"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=by_name)
+def test_links_to_a_heading_find_it(page):
+    for target, anchor in re.findall(r"\]\(([^)#]*)#([^)]+)\)", page.read_text()):
+        text = (page.parent / target).read_text() if target else page.read_text()
+        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        assert anchor in {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
