@@ -10,11 +10,12 @@ from loopai_trainer.cli import options
 from loopai_trainer.cli.output import Output, finish
 
 NAME = "docs"
-HELP = "Print a page of this version: skill, approval, sft, grpo, errors, recovery, config-keys, exit-codes."
+HELP = "Print a page of the installed version, for agents and people without the repository."
+TOPICS = "skill, approval, sft, grpo, errors, recovery, config-keys or exit-codes; left out: what there is."
 
 
 def command(
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="A page; left out: what there is.")] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help=TOPICS)] = None,
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,

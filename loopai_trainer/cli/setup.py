@@ -11,7 +11,9 @@ from loopai_trainer.cli import options
 from loopai_trainer.cli.output import Output, finish
 
 NAME = "setup"
-HELP = "Install the pinned environment of a backend (llamafactory, verl); reused if it is there already."
+HELP = (
+    "Install the pinned environment of a backend (llamafactory, verl, agentlightning); reused if it is there already."
+)
 
 
 def command(

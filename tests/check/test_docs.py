@@ -28,6 +28,25 @@ def test_every_command_and_flag_stands_in_the_cli_page(name):
     assert documented == flags(COMMANDS[name])
 
 
+def plain(text):
+    """Without code marks, links, small print in brackets, capitals and full stop."""
+    return re.sub(r" ?\(.*?\)", "", re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text)).replace("`", "").lower().rstrip(".")
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_cli_page_says_what_help_says(name):
+    section = re.search(rf"^## trainer {name}$(.*?)(?=^## |\Z)", CLI_PAGE, re.MULTILINE | re.DOTALL)[1]
+    assert plain(COMMANDS[name].help) in plain(section)
+    rows = {flag: text for cell, text in re.findall(r"^\| `(-[^`]*)` \| (.*) \|$", section, re.MULTILINE)
+            for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", cell)}  # fmt: skip
+    for parameter in COMMANDS[name].params:
+        long = [flag for flag in parameter.opts if flag.startswith("--")]
+        if long:
+            assert plain(rows[long[0]]) == plain(parameter.help), f"{name} {long[0]}"
+        else:
+            assert plain(parameter.help) in plain(section), f"{name} {parameter.name}"
+
+
 def test_the_cli_page_knows_no_other_commands():
     assert sorted(re.findall(r"^## trainer (\S+)$", CLI_PAGE, re.MULTILINE)) == sorted(COMMANDS)
 

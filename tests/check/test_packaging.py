@@ -49,6 +49,23 @@ def test_the_wheel_holds_package_data_and_no_tests(wheel):
     assert not [name for name in held if name.startswith(("tests/", "examples/", "docs/"))]
 
 
+def test_the_pages_are_printed_from_a_wheel(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    command = [sys.executable, "-P", "-m", "loopai_trainer", "docs"]
+    for words in ([], ["approval"], ["exit-codes"]):
+        shown = [
+            subprocess.run(
+                [*command, *words], cwd=tmp_path, env=there, check=True, capture_output=True, text=True
+            ).stdout
+            for there in (env, {k: v for k, v in os.environ.items() if k != "PYTHONPATH"})
+        ]
+        assert shown[0] == shown[1] != ""
+    (tmp_path / "site" / "loopai_trainer" / "skill" / "references" / "sft.md").write_text("its own copy")
+    done = subprocess.run([*command, "sft"], cwd=tmp_path, env=env, check=True, capture_output=True, text=True)
+    assert done.stdout == "its own copy"
+
+
 def test_both_console_scripts_are_the_same_program(wheel):
     text = zipfile.ZipFile(wheel).read(
         next(n for n in zipfile.ZipFile(wheel).namelist() if n.endswith("entry_points.txt"))
