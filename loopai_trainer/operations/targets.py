@@ -28,7 +28,7 @@ class Scope:
 def find(target: str, scope: Scope) -> RunDir:
     """The run that `target` names; a version id goes before a folder of that name.
 
-    Raises NotFound, or UsageError if a prefix fits several.
+    Raises NotFound, or UsageError if a prefix fits several, or if several tasks have a run of that id.
     """
     if os.sep in target or target in (".", ".."):
         return _run_at(target)
@@ -38,18 +38,29 @@ def find(target: str, scope: Scope) -> RunDir:
         raise UsageError(
             f"'{target}' is not a version id", hint="give an id as `trainer list` prints it, or a run directory"
         )
-    matches = {run.version_id: run for run in all_runs(scope) if run.version_id.startswith(target)}
-    if target in matches:
-        return matches[target]
-    if not matches:
+    places = [(path, version_id, here) for path, version_id, here in all_places(scope) if version_id.startswith(target)]
+    known = [(RunDir(path, version_id), here) for path, version_id, here in places if here or os.path.isdir(path)]
+    ids = sorted({run.version_id for run, _ in known})
+    if target in ids:
+        ids = [target]
+    if not ids:
         if _is_run(target):
             return _run_at(target)
         raise NotFound(f"no run '{target}' is known", hint="see `trainer list`, or name --output-dir")
-    if len(matches) > 1:
+    if len(ids) > 1:
+        raise UsageError(f"'{target}' fits {len(ids)} runs: {', '.join(ids[:5])}", hint="give more of the id")
+    return _only([one for one in known if one[0].version_id == ids[0]], target)
+
+
+def _only(known: "list[tuple[RunDir, bool]]", target: str) -> RunDir:
+    """The one run with that id: below the output directory before elsewhere. Raises UsageError if there are several."""
+    runs = [run for run, here in known if here] or [run for run, _ in known]
+    if len(runs) > 1:
         raise UsageError(
-            f"'{target}' fits {len(matches)} runs: {', '.join(sorted(matches)[:5])}", hint="give more of the id"
+            f"'{target}' is the id of {len(runs)} runs: {', '.join(sorted(run.path for run in runs)[:5])}",
+            hint="name the run directory, or --task-id or --output-dir",
         )
-    return next(iter(matches.values()))
+    return runs[0]
 
 
 def all_runs(scope: Scope) -> "Iterator[RunDir]":

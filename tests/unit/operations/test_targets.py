@@ -102,3 +102,23 @@ def test_a_plan_json_that_is_nested_too_deeply_is_damaged(tmp_path):
     folder = make(tmp_path, "v1")
     (folder / "plan.json").write_text("[" * 100_000 + "]" * 100_000)
     assert open_run(str(folder)).version_id == "v1"
+
+
+def test_one_id_in_two_tasks_is_refused_until_the_task_is_named(tmp_path, scope):
+    one, two = make(tmp_path, "v1", "one"), make(tmp_path, "v1", "two")
+    with pytest.raises(UsageError, match="the id of 2 runs") as caught:
+        find("v1", scope)
+    assert str(one) in caught.value.message and str(two) in caught.value.message
+    assert find("v1", Scope(scope.environ, scope.output_dir, "two")).path == str(two)
+
+
+def test_a_run_at_hand_comes_before_one_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    here, away, further = (make(tmp_path, "v1", output=place) for place in ("outputs", "away", "further"))
+    environ = {"LOOPAI_TRAINER_STATE_DIR": str(tmp_path / "state")}
+    for folder in (here, away, further):
+        run_index.add(str(folder), environ, "v1")
+    assert find("v1", Scope(environ)).path == str(here)
+    monkeypatch.chdir(away)
+    with pytest.raises(UsageError, match="the id of 2 runs|the id of 3 runs"):
+        find("v1", Scope(environ))
