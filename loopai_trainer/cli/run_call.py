@@ -87,6 +87,7 @@ def _join(call: Call, output: Output) -> int:
             watch=watch,
             talk=output.talk,
         ),
+        stops="this host's ranks, if they had been started, are stopped, and the run fails without them",
     )
 
 
@@ -168,12 +169,12 @@ def dev(config: str, limit_s: float | None, output: Output) -> int:
         lambda watch: operation.dev(
             config, os.environ, limit_s=limit_s, watch=watch, talk=output.talk, progress=_hashing(output)
         ),
-        goes_on=False,
+        stops="the dev run, if it had been started, is being stopped",
     )
 
 
-def _waited(command: str, output: Output, operation: "Callable[[Watcher], Answer]", *, goes_on: bool = True) -> int:
-    watcher = _LateProgress(output, goes_on)
+def _waited(command: str, output: Output, operation: "Callable[[Watcher], Answer]", *, stops: str = "") -> int:
+    watcher = _LateProgress(output, stops)
     # What `nohup` or a background shell had ignored stays ignored: such a caller wants to stay.
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
@@ -201,9 +202,9 @@ def _detach(number: int, frame: "FrameType | None") -> None:
 class _LateProgress:
     """RunProgress, loaded with the first state that it has to show: by then training has been started."""
 
-    def __init__(self, output: Output, goes_on: bool) -> None:
+    def __init__(self, output: Output, stops: str) -> None:
         self._output = output
-        self._goes_on = goes_on
+        self._stops = stops
         self._progress: object | None = None
         self._run_dir = ""
 
@@ -221,10 +222,8 @@ class _LateProgress:
         """Refuses to go on waiting, naming the command that waits again."""
         from loopai_trainer.operations import commands
 
-        if not self._goes_on:
-            raise Interrupted(
-                "interrupted: the dev run, if it had been started, is being stopped", hint="call it again"
-            )
+        if self._stops:
+            raise Interrupted(f"interrupted: {self._stops}", hint="call it again")
         raise Interrupted(
             "no longer waiting; a run that was started goes on",
             hint="wait for it again whenever you like",

@@ -11,8 +11,9 @@ import os
 import time
 
 from loopai_trainer import backends
-from loopai_trainer.errors import ConfigError, TrainingFailed, UsageError
+from loopai_trainer.errors import Busy, ConfigError, TrainingFailed, UsageError
 from loopai_trainer.executors.node import Node, node_env
+from loopai_trainer.host import locks
 from loopai_trainer.operations import commands, inputs, run_place, waiting
 from loopai_trainer.operations.prepared_config import check_identity, check_inspected, read_config, run_of_config
 from loopai_trainer.operations.run_prepared import (
@@ -67,17 +68,31 @@ def join(
     check_inspected(plan, run)
     _check_rank(plan, rank)
     inputs.verify(plan, backends.get(plan.framework, plan.stage), environ)
-    device_fds = lock_devices(run, plan, check_devices(plan), environ)
+    held = [_lock_rank(run, rank)]
     try:
+        held += lock_devices(run, plan, check_devices(plan), environ)
         talk(f"rank {rank} of {run.version_id}: waiting for rank 0; log {run.node_log_stem}{rank}.log")
         deadline = None if wait_timeout_s is None else time.monotonic() + wait_timeout_s
         if not _wait_for_owner(run, sha256, deadline):
             return waiting.still_running("run-prepared", run)
         code = _take_part(run, _command(approved, run, environ), rank)
     finally:
-        for fd in device_fds:
+        for fd in held:
             os.close(fd)
     return _ended(run, rank, code, watch)
+
+
+def _lock_rank(run: RunDir, rank: int) -> int:
+    """The lock of this rank, held for as long as this call lives. Raises Busy if another host takes part as it."""
+    fd = locks.try_exclusive(f"{run.node_log_stem}{rank}.log")
+    if fd is None:
+        raise Busy(
+            f"rank {rank} of {run.version_id} is taken: another call takes part as it",
+            code="LOCKED",
+            hint="give each host another --node-rank",
+            next_command=commands.status(run.path),
+        )
+    return fd
 
 
 def _check_rank(plan: Plan, rank: int) -> None:

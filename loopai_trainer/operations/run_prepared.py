@@ -134,10 +134,10 @@ class _Start:
         backend = backends.get(plan.framework, plan.stage)
         inputs.verify(plan, backend, self.environ, verify_all=self.verify_all, progress=self.progress)
         launch = plan.loopai["launch"]
+        self._check_rank(launch)
         if executors.submitting(launch["executor"]) is not None:
             request = self._for_cluster(data, plan)
         else:
-            self._check_rank(launch)
             device_fds = lock_devices(run, plan, check_host(plan, backend), self.environ)
             request = StartRequest(data, self.sha256, plan.task_id, launch["executor"], device_fds)
         try:
@@ -166,7 +166,9 @@ class _Start:
             )
         if self.node_rank is not None and not cluster.by_hand(launch):
             raise UsageError(
-                f"--node-rank {self.node_rank}: the plan is for one host", code="NODE_RANK", hint="leave it out"
+                f"--node-rank {self.node_rank}: the plan is none for several hosts by hand",
+                code="NODE_RANK",
+                hint="leave it out",
             )
 
     def _approved(self, data: bytes) -> Plan:

@@ -216,7 +216,10 @@ def _by_job(facts: Facts) -> Verdict | None:
         return None
     lives = facts.training_lock_held or bool(facts.training_alive)
     if facts.job == UNKNOWN and not (facts.seen_here and facts.started and not lives):
-        message = "the cluster's head cannot be reached, so nobody knows whether its job lives"
+        message = (
+            "the cluster's head cannot be asked from here (is it reachable, Ray installed here, its token set?), "
+            "so nobody knows whether its job lives"
+        )
         return Verdict("unknown", ATTACH, "CLUSTER_UNREACHABLE", message)
     if facts.started and not (lives or facts.seen_here or facts.locks_reach):
         message = f"the cluster's job is gone, and whether training lives on {facts.job_place} cannot be seen from here"

@@ -39,6 +39,7 @@ class JobServer:
         for module in (ray, submission, exceptions):
             monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.setattr(client, "_clients", {})
+        monkeypatch.setattr(client, "_silent", {})
 
 
 class Client:

@@ -84,6 +84,15 @@ def test_an_unreachable_cluster_starts_nothing(submitted, cluster):
     assert run.run_to_end()[0] == 0
 
 
+@pytest.mark.parametrize("number", ["0", "1"])
+def test_a_plan_for_a_cluster_has_no_ranks_by_hand(submitted, number):
+    run = submitted()
+    words = ("run-prepared", run.run.config, "--sha256", run.sha256, "--node-rank", number, "--json")
+    code, document = answer(run.call(*words))
+    assert (code, document["error"]["code"]) == (2, "NODE_RANK")
+    assert not os.path.exists(run.run.approval)
+
+
 def test_a_second_call_attaches_and_a_killed_caller_changes_nothing(held):
     run, caller, hold = held
     again = run.start()

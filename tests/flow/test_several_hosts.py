@@ -73,7 +73,9 @@ def test_ctrl_c_ends_this_hosts_share(pair):
     first, second = rank(run, "0"), rank(run, "1")
     wait_for(lambda: run.starts == 2)
     second.send_signal(signal.SIGINT)
-    assert answer(second)[0] == 130
+    code, document = answer(second)
+    assert code == 130
+    assert "this host's ranks" in document["error"]["detail"]  # not that the run goes on
     hold.unlink()
     assert answer(first)[0] == 0
 
@@ -84,6 +86,17 @@ def test_a_plan_for_several_hosts_needs_a_rank_of_its_own(pair, words, code):
     exit_code, document = answer(run.call("run-prepared", run.run.config, "--sha256", run.sha256, "--json", *words))
     assert (exit_code, document["error"]["code"]) == (2, code)
     assert not os.path.exists(run.run.approval)
+
+
+def test_a_rank_that_is_taken_is_refused(pair):
+    run, hold = pair()
+    first, second = rank(run, "0"), rank(run, "1")
+    wait_for(lambda: run.starts == 2)
+    code, document = answer(rank(run, "1"))
+    assert (code, document["error"]["code"]) == (7, "LOCKED")
+    hold.unlink()
+    assert [answer(one)[0] for one in (first, second)] == [0, 0]
+    assert run.starts == 2
 
 
 @pytest.mark.parametrize("number", ["0", "1"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,10 +13,16 @@ from loopai_trainer.errors import HostUnfit
 _LIMIT_S = 20.0
 """Of one request: Ray's client has no limit, and a head that swallows packets would hold a caller for ever."""
 
+_SLOW_S = 5.0
+
 _OVERRIDES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 """Ray's client takes them before the address that it is given: another cluster than the approved one would be used."""
 
+_SILENT_S = 30.0
+"""For so long a head that let a request time out is not asked again by who only looks: a list asks for many runs."""
+
 _clients: dict[str, Any] = {}
+_silent: dict[str, float] = {}
 
 
 def submit(address: str, submission_id: str, entrypoint: str, env_vars: Mapping[str, str]) -> None:
@@ -33,11 +40,16 @@ def submit(address: str, submission_id: str, entrypoint: str, env_vars: Mapping[
 
 def alive(address: str, submission_id: str) -> bool | None:
     """Whether the job waits or runs; None: nobody can say now. A job that the cluster does not know is none."""
+    if time.monotonic() < _silent.get(address, 0.0):
+        return None
+    at_s = time.monotonic()
     try:
         with _told(address):
             return not _client(address).get_job_status(submission_id).is_terminal()
     except HostUnfit as error:
         _clients.pop(address, None)
+        if time.monotonic() - at_s >= _SLOW_S:
+            _silent[address] = time.monotonic() + _SILENT_S
         return False if error.code == "JOB_UNKNOWN" else None
 
 

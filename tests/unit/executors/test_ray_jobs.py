@@ -95,6 +95,27 @@ def test_a_server_that_cannot_be_asked_leaves_it_unknown(server, executor, error
     assert executor.told(HANDLE) == ""
 
 
+def test_a_head_that_let_a_request_time_out_is_not_waited_for_by_each_run_of_a_list(server, executor, monkeypatch):
+    monkeypatch.setattr(client, "_SLOW_S", 0.0)
+    server.error = TimeoutError()
+    assert executor.alive(HANDLE) is None
+    asked = len(server.addresses)
+    assert executor.alive("http://head:8265 v2") is None
+    assert len(server.addresses) == asked
+    assert executor.alive("http://other:8265 v3") is None  # another head is asked
+    assert len(server.addresses) == asked + 1
+    monkeypatch.setattr(client, "_silent", {})  # as after a while
+    server.error = None
+    assert executor.alive("http://head:8265 v4") is False
+
+
+def test_a_head_that_refuses_at_once_is_asked_again(server, executor):
+    server.error = ConnectionError("refused")
+    assert executor.alive(HANDLE) is None
+    server.error = None
+    assert executor.alive("http://head:8265 v2") is False
+
+
 def test_an_answer_is_good_for_a_moment_and_a_submission_asks_anew(server, executor, monkeypatch):
     assert executor.alive(HANDLE) is False
     server.jobs["v1"] = {"status": "RUNNING"}
