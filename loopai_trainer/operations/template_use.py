@@ -67,6 +67,7 @@ def use(
     values: dict[str, Any] = dict(document.values if baseline is None else baseline)
     given: dict[str, tuning.Change] = {}
     for key, value in read_overrides(overrides, owned):
+        _refuse_under_a_value(values, key)
         before = dotted.put(values, key, value)
         given[key] = tuning.Change(key, given[key].before if key in given else before, value, "--set")
     tuned = _tuned(values, settings, environ, given, tunes=tunes)
@@ -148,6 +149,16 @@ def read_overrides(texts: Sequence[str], owned: Mapping[str, str]) -> list[tuple
                 f"--set {key}: the launcher sets {whose} itself", hint=f"use instead: {owned[of_launcher]}"
             )
     return found
+
+
+def _refuse_under_a_value(values: Mapping[str, Any], key: str) -> None:
+    """A part of what is one value by now: the value would be gone without a word (`tracer: otel`, tracer.name)."""
+    holder = dotted.in_the_way(values, key)
+    if holder is not None:
+        raise UsageError(
+            f"--set {key}: {holder} is {dotted.get(values, holder)!r}, which holds no keys and would be lost",
+            hint=f"give {holder} as a whole: --set '{holder}={{name: ..., ...}}'",
+        )
 
 
 def replaced(template: TemplateUse, native: Mapping[str, Any], owned: Mapping[str, str]) -> list[str]:

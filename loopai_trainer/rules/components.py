@@ -96,6 +96,8 @@ def build_component(
         return spec
     if not callable(spec):
         raise ComponentError(f"{kind} is a {type(spec).__name__}, not a {_said(expected)}", "name one that is")
+    if isinstance(spec, type) and isinstance(expected, type) and not issubclass(spec, expected):
+        raise ComponentError(f"{kind} is a {spec.__name__}, not a {_said(expected)}", "name one that is")
     return _checked(_called(spec, kind, arguments, offered), kind, expected)
 
 
@@ -145,7 +147,11 @@ def _checked(made: Any, kind: str, expected: type | tuple[type, ...]) -> Any:
 def _text(value: Any, kind: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ComponentError(f"the name of {kind} is no text", "write a registered name, or package.module:attribute")
-    return value.strip()
+    name = value.strip()
+    module, colon, attribute = name.partition(":")
+    if colon and not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
+        raise ComponentError(f"{kind}: '{name}' is no path to code", "write package.module:attribute")
+    return name
 
 
 def _said(expected: type | tuple[type, ...]) -> str:

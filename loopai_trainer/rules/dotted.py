@@ -25,6 +25,13 @@ def has(values: Mapping[str, Any], key: str) -> bool:
     return isinstance(value, dict) and last in value
 
 
+def in_the_way(values: Mapping[str, Any], key: str) -> str | None:
+    """The dotted key of a value that is no mapping, and would have to be one to hold `key`; None if there is none."""
+    parents = key.split(".")[:-1]
+    above = (".".join(parents[:count]) for count in range(1, len(parents) + 1))
+    return next((one for one in above if not isinstance(get(values, one), dict | None)), None)
+
+
 def put(values: dict[str, Any], key: str, value: Any) -> Any:
     """Set the value at a dotted key, in place; the mappings on the way are copied. Gives the value before."""
     *parents, last = key.split(".")

@@ -40,6 +40,15 @@ def test_dotted_overrides_reach_into_mappings(tmp_path):
     assert [(change.key, change.before, change.after) for change in found.changes] == [("a.b", 1, 5), ("x.y", None, 6)]
 
 
+@pytest.mark.parametrize("given", [["a.n=2"], ["m=x", "m.n=2"], ["m.n=1", "m.n.o=2"]])
+def test_a_part_of_what_is_one_value_is_refused_and_does_not_replace_it(tmp_path, given):
+    template = tmp_path / "t.yaml"
+    template.write_text("a: name\nm: {name: y}\nnothing:\n")
+    with pytest.raises(UsageError, match="holds no keys and would be lost"):
+        use(settings(template), given)
+    assert use(settings(template), ["m.n=2", "nothing.n=1"]).values["nothing"] == {"n": 1}
+
+
 def test_a_bundled_template_by_name_and_unknown_ones():
     assert use(settings("cpu_smoke_full"), []).values["use_cpu"] is True
     with pytest.raises(NotFound, match="cpu_smoke_full"):

@@ -76,6 +76,20 @@ def test_what_cannot_be_built_is_refused_with_a_hint(spec, said):
     assert caught.value.hint
 
 
+def test_a_class_of_another_kind_is_not_even_made(tmp_path):
+    made = tmp_path / "made"
+    spec = {"name": "subprocess:Popen", "args": ["touch", str(made)]}
+    with pytest.raises(ComponentError, match="is a Popen, not a Part"):
+        build_component(spec, "part", Part)
+    assert not made.exists()
+
+
+@pytest.mark.parametrize("name", ["../../evil:A", ":a", "a:", "a b:c", "a:b()", "a:b:c", ".a:b", "a..b:c"])
+def test_what_is_no_path_to_code_is_refused_before_anything_is_imported(name):
+    with pytest.raises(ComponentError, match="no path to code"):
+        split_spec(name, "tracer")
+
+
 def test_an_object_takes_no_arguments():
     with pytest.raises(ComponentError, match="no arguments"):
         build_component({"name": "it", "size": 1}, "part", Part, names={"it": Part()})
