@@ -44,7 +44,8 @@ def list_runs(scope: targets.Scope, limit: int) -> Answer:
     for _, version_id, path in runs[:limit]:
         data = _described(RunDir(path, version_id))
         shown.append({name: data.get(name) for name in SHORT})
-    message = f"{len(runs)} run{'s' if len(runs) != 1 else ''}" if len(runs) <= limit else f"the newest {limit} of {len(runs)} runs"
+    known = f"{len(runs)} run{'s' if len(runs) != 1 else ''}"
+    message = known if len(runs) <= limit else f"the newest {limit} of {known}"
     return Answer("list", {"count": len(runs), "runs": shown}, message=message if runs else "no runs yet")
 
 
