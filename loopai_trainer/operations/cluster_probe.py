@@ -29,6 +29,7 @@ MARK = "loopai-trainer-probe: "
 """Beginning of the one line that is the answer, among whatever else a cluster writes into a job's log."""
 
 _NODE_LIMIT_S = 120.0
+_END_BYTES = 1024 * 1024
 _MOST_ASKED = 32
 """Nodes that are asked; of more, those with the most free devices."""
 
@@ -76,7 +77,8 @@ def _nodes(plan: Plan, run: RunDir) -> list[str]:
     try:
         fitting = fitting_nodes(ray.nodes(), cluster.bundle(plan.loopai["launch"]))
         _refuse_too_few(plan, fitting, ray.nodes())
-        return [_asked(node, plan, run) for node in fitting[:_MOST_ASKED]]
+        looks = looks_of(_paths(plan))
+        return [_asked(node, plan, run, looks) for node in fitting[:_MOST_ASKED]]
     finally:
         ray.shutdown()
 
@@ -100,21 +102,48 @@ def _refuse_too_few(plan: Plan, fitting: Sequence[object], nodes: Sequence[Mappi
         )
 
 
-def _asked(node: Mapping[str, Any], plan: Plan, run: RunDir) -> str:
-    """The node's host name, if it sees the same plan and programs. Raises HostUnfit NODE_UNFIT."""
+def _paths(plan: Plan) -> list[str]:
+    """The files that the plan pins, and those in the folder of its model."""
+    pinned = [entry.path for entry in plans.inputs(plan)]
+    model = (plan.loopai["inputs"].get("model") or {}).get("path")
+    if model:
+        pinned += (entry.path for entry in os.scandir(model) if entry.is_file())
+    return sorted(pinned)
+
+
+def looks_of(paths: Sequence[str]) -> dict[str, str]:
+    """By path: size, and the hash of the first and the last megabyte. Whole files were hashed on the job's host; a
+    node with a copy of its own, older or cut off, is told from it at the price of a few reads.
+    """
+    found = {}
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                ends = file.read(_END_BYTES)
+                file.seek(max(size - _END_BYTES, 0))
+                found[path] = f"{size} bytes, {digest.sha256(ends + file.read(_END_BYTES))}"
+        except OSError as error:
+            found[path] = f"({error.strerror})"
+    return found
+
+
+def _asked(node: Mapping[str, Any], plan: Plan, run: RunDir, looks: Mapping[str, str]) -> str:
+    """The node's host name, if it sees the same plan, files and programs. Raises HostUnfit NODE_UNFIT."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     task = ray.remote(seen).options(num_cpus=0, max_retries=0, scheduling_strategy=place)
     try:
-        found = ray.get(task.remote(run.config, plan.loopai["backend"]["python"]), timeout=_NODE_LIMIT_S)
+        found = ray.get(task.remote(run.config, plan.loopai["backend"]["python"], list(looks)), timeout=_NODE_LIMIT_S)
     except ray.exceptions.RayError as error:
         raise _unfit(node, str(error).strip().splitlines()[0]) from None
     for what, expected, got in (
         ("the plan (sha256)", plan.sha256, found["sha256"]),
         ("loopai-trainer", __version__, found["version"]),
         ("the backend's interpreter is there", True, found["python"]),
+        *((path, look, found["files"][path]) for path, look in looks.items()),
     ):
         if expected != got:
             raise _unfit(node, f"{what}\n  expected: {expected}\n  got:      {got}")
@@ -125,15 +154,15 @@ def _unfit(node: Mapping[str, Any], why: str) -> HostUnfit:
     return HostUnfit(
         f"node {node.get('NodeManagerAddress')} of the cluster cannot run the plan: {why}",
         code="NODE_UNFIT",
-        hint="run directory, environment and interpreter have to lie on a file system that all nodes share",
+        hint="run directory, data, model, environment and interpreter have to lie on a file system that all nodes share",
     )
 
 
-def seen(config: str, python: str) -> dict[str, Any]:
+def seen(config: str, python: str, paths: Sequence[str] = ()) -> dict[str, Any]:
     """What one node sees (run there by Ray)."""
     try:
         with open(config, "rb") as file:
             sha256 = digest.sha256(file.read())
     except OSError as error:
         sha256 = f"({error.strerror})"
-    return {"sha256": sha256, "version": __version__, "python": os.access(python, os.X_OK)}
+    return {"sha256": sha256, "version": __version__, "python": os.access(python, os.X_OK), "files": looks_of(paths)}

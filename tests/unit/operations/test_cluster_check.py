@@ -1,6 +1,7 @@
 """What a cluster is asked before an approval is used up, and what is made of its answer."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -117,8 +118,6 @@ class TestProbe:
         assert self.probe(prepared, capsys) == {"ok": True, "locks_reach": False, "nodes": ["a", "b"], "error": None}
 
     def test_a_lock_that_is_held_elsewhere_is_seen(self, prepared, capsys):
-        import os
-
         fd = locks.try_exclusive(prepared.run.run_lock)
         try:
             assert self.probe(prepared, capsys)["locks_reach"] is True
@@ -139,9 +138,27 @@ def test_what_a_node_sees(prepared, tmp_path):
         "sha256": prepared.sha256,
         "version": __version__,
         "python": True,
+        "files": {},
     }
     found = cluster_probe.seen(str(tmp_path / "none"), str(tmp_path / "none"))
     assert (found["sha256"], found["python"]) == ("(No such file or directory)", False)
+
+
+def test_a_node_with_other_bytes_at_a_path_is_told_from_one_with_the_same(tmp_path):
+    data = tmp_path / "train.jsonl"
+    looks = []
+    for text in ("a" * 9, "b" * 9, "a" * 10, "a" * 9):
+        data.write_text(text)
+        looks.append(cluster_probe.seen("", "", [str(data)])["files"][str(data)])
+    assert looks[0] == looks[3]
+    assert len(set(looks)) == 3
+    data.unlink()
+    assert cluster_probe.looks_of([str(data)])[str(data)] == "(No such file or directory)"
+
+
+def test_a_node_is_asked_for_the_pinned_files_and_the_models(prepared):
+    names = {os.path.basename(path) for path in cluster_probe._paths(plan_of(prepared))}
+    assert names == {"train.jsonl", "config.json"}
 
 
 def test_nodes_that_could_train():
