@@ -6,6 +6,7 @@ Agent Lightning's own exit status says nothing of it: it is 0 after Ctrl-C, and 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 
@@ -65,7 +66,7 @@ def _findings(plan: Plan, run: str) -> Iterator[tuple[str, str]]:
     failed = [one for one in rollouts if one.get("status") != "succeeded"]
     tried = [one for one in attempts if one.get("status") != "succeeded"]
     silent = [one for one in rollouts if one not in failed and not one.get("spans")]
-    unpaid = [one for one in rollouts if one not in failed and one.get("reward") is None]
+    unpaid = [one for one in rollouts if one not in failed and not _is_finite(one.get("reward"))]
     if failed:
         yield "ROLLOUTS_FAILED", f"{len(failed)} of {len(rollouts)} rollouts did not succeed: {_named(failed)}"
     elif tried:
@@ -73,7 +74,7 @@ def _findings(plan: Plan, run: str) -> Iterator[tuple[str, str]]:
     if silent:
         yield "NO_SPANS", f"{len(silent)} of {len(rollouts)} rollouts left no span: {_named(silent)}"
     if unpaid:
-        yield "NO_REWARD", f"{len(unpaid)} of {len(rollouts)} rollouts gave no reward: {_named(unpaid)}"
+        yield "NO_REWARD", f"{len(unpaid)} of {len(rollouts)} rollouts gave no finite reward: {_named(unpaid)}"
     planned = planned_rollouts(plan)
     if planned and len(rollouts) < planned:
         yield "ROLLOUTS_MISSING", f"{len(rollouts)} of {planned} rollouts were made"
@@ -86,6 +87,10 @@ def planned_rollouts(plan: Plan) -> int:
         return 0
     rows = sum(int((inputs.get(split) or {}).get("rows") or 0) for split in ("train", "validation"))
     return rows * int(algorithm.get("n_epochs") or 1)
+
+
+def _is_finite(reward: Any) -> bool:
+    return isinstance(reward, int | float) and math.isfinite(reward)
 
 
 def _named(rollouts: list[dict[str, Any]]) -> str:

@@ -34,6 +34,8 @@ def test_a_store_in_which_all_went_well_says_nothing_against_it(tmp_path):
         (rollout(3, status="running"), "ROLLOUTS_FAILED"),
         (rollout(3, spans=0), "NO_SPANS"),
         (rollout(3, reward=None), "NO_REWARD"),
+        (rollout(3, reward=float("nan")), "NO_REWARD"),
+        (rollout(3, reward=float("inf")), "NO_REWARD"),
         (rollout(3, reward=0.0), None),
     ],
 )
