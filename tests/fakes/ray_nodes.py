@@ -13,17 +13,22 @@ class RayActorError(RayError):
     pass
 
 
+class ActorUnavailableError(RayActorError):
+    pass
+
+
 class GetTimeoutError(RayError):
     pass
 
 
 class RayNodes:
     """`ready`: what a placement group says, one look after another (the last one stays); `lost`: ranks whose actors do
-    not answer any more. `groups` and `options` are what was asked for."""
+    not answer any more; `unavailable`: for how many more calls nobody answers. `groups` and `options` are what was asked for."""
 
     def __init__(self) -> None:
         self.ready = [True]
         self.lost: set[int] = set()
+        self.unavailable = 0
         self.groups: list[tuple[list[dict[str, float]], str]] = []
         self.options: list[dict[str, Any]] = []
         self.actors: list[Any] = []
@@ -40,7 +45,9 @@ class RayNodes:
             util: {"get_node_ip_address": lambda: "127.0.0.1"},
             groups: {"placement_group": self.group},
             strategies: {"PlacementGroupSchedulingStrategy": lambda group, **words: words},
-            exceptions: {"RayError": RayError, "RayActorError": RayActorError, "GetTimeoutError": GetTimeoutError},
+            exceptions: {
+                kind.__name__: kind for kind in (RayError, RayActorError, ActorUnavailableError, GetTimeoutError)
+            },
         }
         for module, names in contents.items():
             for name, value in names.items():
@@ -102,6 +109,9 @@ class Actor:
         def remote(*words: Any) -> Any:
             if self.rank in self.nodes.lost:
                 return RayActorError("the actor died\nbecause its node did")
+            if self.nodes.unavailable:
+                self.nodes.unavailable -= 1
+                return ActorUnavailableError("the actor is temporarily unavailable")
             return getattr(self.of, name)(*words)
 
         return types.SimpleNamespace(remote=remote)

@@ -21,6 +21,8 @@ from loopai_trainer.host.processes import MARK
 _PAUSE_S = 0.3
 _NODE_ANSWER_S = 60.0
 """A node that does not answer for so long is lost."""
+_BREAK_S = 20.0
+"""So is one that Ray calls unavailable for so long; less than the minute after which Ray ends a driver without head."""
 _GRACE_S = 20.0
 _WAITING_SAID_S = 60.0
 _LOG_BYTES = 64 * 1024 * 1024
@@ -129,15 +131,21 @@ class Driver:
 
     def _all(self, name: str) -> list[Any]:
         """The answers of all nodes. Raises Lost."""
+        return [self._answer(rank, node, name) for rank, node in enumerate(self.nodes)]
+
+    def _answer(self, rank: int, node: Any, name: str) -> Any:
+        """One node's answer. A connection that breaks for a moment is no lost node: training goes on beside it."""
         import ray
 
-        answers = []
-        for rank, node in enumerate(self.nodes):
+        until = time.monotonic() + _BREAK_S
+        while True:
             try:
-                answers.append(ray.get(getattr(node, name).remote(), timeout=_NODE_ANSWER_S))
+                return ray.get(getattr(node, name).remote(), timeout=_NODE_ANSWER_S)
             except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
-                raise Lost(f"node {rank} is lost: {str(error).strip().splitlines()[0]}") from None
-        return answers
+                passing = isinstance(error, ray.exceptions.ActorUnavailableError)
+                if not passing or self.asked or time.monotonic() > until:
+                    raise Lost(f"node {rank} is lost: {str(error).strip().splitlines()[0]}") from None
+            time.sleep(_PAUSE_S)
 
     def _stop(self) -> None:
         """TERM, grace, KILL on every node that still answers; the others' guards end theirs by themselves."""

@@ -97,6 +97,21 @@ def test_a_lost_node_stops_the_others(drive, nodes, capsys, monkeypatch):
     assert "node 1 is lost: the actor died" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("limit_s", [60.0, 0.0])
+def test_a_connection_that_breaks_for_a_moment_ends_no_training(drive, nodes, monkeypatch, limit_s):
+    monkeypatch.setattr(driver, "_BREAK_S", limit_s)
+    one = drive("import time; time.sleep(0.3)")
+    group = one._group()
+    one._start(group)
+    nodes.unavailable = 5
+    if limit_s:
+        assert one._watch() == 0
+        assert nodes.unavailable == 0
+    else:
+        with pytest.raises(driver.Lost, match="node 0 is lost"):
+            one._watch()
+
+
 def test_a_wish_to_stop_stops_all(drive, nodes):
     one = drive(SLEEP)
     one.asked = True
