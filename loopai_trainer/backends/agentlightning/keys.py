@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loopai_trainer.records import Problem
+from loopai_trainer.rules import dotted
 from loopai_trainer.rules.components import ComponentError, is_dotted, split_spec
 
 COMPONENTS = ("algorithm", "store", "runner", "tracer", "adapter", "strategy", "llm_proxy")
@@ -75,7 +76,10 @@ def problems(native: Mapping[str, Any], lines: Mapping[str, int]) -> Iterator[Pr
     """Unknown keys, wrong values and old names, by line."""
     for key, value in native.items():
         if key in OLD_NAMES:
-            message = f"'{key}' is an old name: it is read as {OLD_NAMES[key]}"
+            new = OLD_NAMES[key]
+            wins = dotted.get(native, new) is not None
+            read = f"it is not read, since {new} is given too" if wins else f"it is read as {new}"
+            message = f"'{key}' is an old name: {read}"
             yield _problem("warning", "OLD_NAME", message, f"write {OLD_NAMES[key]}", key, lines)
         elif key not in TOP:
             close = difflib.get_close_matches(str(key), (*TOP, *OLD_NAMES), 1)

@@ -41,6 +41,16 @@ def test_an_old_name_warns_and_says_the_present_one(tmp_path, old):
     assert keys.OLD_NAMES[old] in problem.message
 
 
+def test_an_old_name_beside_the_present_one_is_told_to_count_for_nothing(tmp_path):
+    both = base("dev", tmp_path, n_workers=4, strategy={"name": "client_server", "n_runners": 1})
+    (problem,) = keys.problems(both, {})
+    assert "it is not read, since strategy.n_runners is given too" in problem.message
+    alone = base("dev", tmp_path, n_workers=4, strategy={"name": "client_server"})
+    assert [one.message for one in keys.problems(alone, {})] == [
+        "'n_workers' is an old name: it is read as strategy.n_runners"
+    ]
+
+
 def test_code_of_the_users_and_dotted_paths_are_left_to_their_environment(tmp_path):
     native = base(
         "dev",
