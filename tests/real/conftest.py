@@ -10,8 +10,7 @@ from fakes.cli import Called, trainer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDER = Path(__file__).parent
-SHARE_RUNS = ("test_whole_runs.py", "test_refusals.py")
-LONGEST = ("test_verl_runs.py", "test_whole_runs.py", "test_refusals.py", "test_agent_lightning.py", "test_ray_jobs.py")
+LONGEST = ("test_verl_runs.py", "test_agent_lightning.py", "test_whole_runs.py", "test_ray_jobs.py", "test_dev.py")
 
 
 class Run(NamedTuple):
@@ -53,10 +52,7 @@ class Workshop:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files are shared out whole, the longest first, those that start Ray far from each other; SHARE_RUNS are one."""
-    for item in items:
-        if item.path.parent == FOLDER:
-            item.add_marker(pytest.mark.xdist_group("runs" if item.path.name in SHARE_RUNS else item.path.stem))
+    """The longest files first, those that start Ray far from each other: processes take whole files in this order."""
     items.sort(key=_order)
 
 
