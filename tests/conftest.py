@@ -10,9 +10,12 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("no_clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no_clock")
 
-# A shell's background job begins with SIGINT ignored, and so would every program that a test starts and interrupts.
+# A shell's background job begins with SIGINT ignored, and one under nohup with SIGHUP; so would every program that a
+# test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

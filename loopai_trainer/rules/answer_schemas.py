@@ -139,22 +139,25 @@ _RUN_OTHER: Mapping[str, Schema] = {
     "result": _null(_OPEN),
 }
 _RUN = _record(_RUN_NEEDED, _RUN_OTHER)
-_EVENT = _record({
-    "schema_version": _COUNT,
-    "seq": _COUNT,
-    "attempt": _COUNT,
-    "current": _TEXT,
-    "node": _TEXT,
-    "status": _TEXT,
-    "progress": _null({"type": "number", "minimum": 0, "maximum": 1}),
-    "message": _TEXT,
-    "data": _null(_OPEN),
-    "context_id": _TEXT,
-    "error": _null(_OPEN),
-    "version_id": _TEXT,
-    "time": _TEXT,
-    "elapsed_s": _NUMBER,
-}, is_open=True)  # fmt: skip
+# The events of an earlier version have fewer fields, and are shown for ever.
+_EVENT = _record(
+    {"seq": _COUNT, "status": _TEXT},
+    {
+        "schema_version": _COUNT,
+        "attempt": _COUNT,
+        "current": _TEXT,
+        "node": _TEXT,
+        "progress": _null({"type": "number", "minimum": 0, "maximum": 1}),
+        "message": _TEXT,
+        "data": _null(_OPEN),
+        "context_id": _TEXT,
+        "error": _null(_OPEN),
+        "version_id": _TEXT,
+        "time": _TEXT,
+        "elapsed_s": _NUMBER,
+    },
+    is_open=True,
+)
 _SUMMARY = _record(
     {
         "best_metric": _METRIC,

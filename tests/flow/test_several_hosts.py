@@ -57,7 +57,7 @@ def test_a_cancelled_run_ends_the_other_ranks(pair):
 def test_a_killed_rank_leaves_nothing_on_its_host(pair):
     run, hold = pair()
     first, second = rank(run, "0"), rank(run, "1")
-    wait_for(lambda: run.starts == 2)
+    wait_for(lambda: run.starts == 2 and "training" in run.state())
     pids = [int(one) for one in Path(run.run.checkpoints, "starts.txt").read_text().split()]
     own = [one for one in pids if one != run.state()["training"]["pid"]]
     assert len(own) == 1

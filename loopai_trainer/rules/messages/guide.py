@@ -69,7 +69,7 @@ FIELD_HELP: Mapping[str, str] = {
     "ray_address": "Ray 集群的作业服务地址，例如 http://HEAD:8265",
     "ray_interpreter": "集群各节点上装有 loopai-trainer[ray] 的 Python；不填则用当前的",
     "nodes": "共同训练的节点数",
-    "node_resources": "除设备外训练占用的每节点资源，用 Ray 的名称：{\"CPU\": 4}",
+    "node_resources": '除设备外训练占用的每节点资源，用 Ray 的名称：{"CPU": 4}',
     "master_addr": "没有集群的多节点训练中 rank 0 的主机",
     "master_port": "rank 0 的端口",
     "language": "向导与审批界面的语言：en 或 zh",

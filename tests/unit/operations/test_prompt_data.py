@@ -494,7 +494,12 @@ def test_the_manifest_says_what_was_made_of_what(tmp_path):
     block = {"mode": "preset", "preset": "gsm8k_exact", "function": None, "origin": "recommended: all are marked"}
     prompt_manifest.note_reward(run, block)
     advice = {"applied": True, "mode": "preset", "preset": "gsm8k_exact", "reason": "recommended: all are marked"}
-    told = {"mode": "preset", "preset": "gsm8k_exact", "origin": "recommended: all are marked", "recommendation": advice}
+    told = {
+        "mode": "preset",
+        "preset": "gsm8k_exact",
+        "origin": "recommended: all are marked",
+        "recommendation": advice,
+    }
     assert prompt_manifest.read(run)["reward"] == told
     prompt_manifest.note_reward(run, {**block, "origin": "named by the user (--reward-preset)"})
     assert prompt_manifest.read(run)["reward"]["recommendation"] is None

@@ -21,7 +21,10 @@ def judge(versions, text):
     return template_problems(document.values, document.lines, versions)
 
 
-@pytest.mark.parametrize("template", templates.list_templates("grpo"), ids=lambda template: template.name)
+OWN = [template for template in templates.list_templates("grpo") if template.name.startswith("verl_")]
+
+
+@pytest.mark.parametrize("template", OWN, ids=lambda template: template.name)
 def test_bundled_templates_have_no_problems(versions, template):
     with open(template.path, encoding="utf-8") as file:
         assert judge(versions, file.read()) == []
