@@ -13,6 +13,7 @@ import pyarrow
 import pyarrow.compute as compute
 import pyarrow.parquet
 
+from loopai_trainer.files.arrow_texts import one_text
 from loopai_trainer.rules.prompts.answers import MISSING_WORDS
 from loopai_trainer.rules.prompts.keys import joined_texts, single_texts
 from loopai_trainer.rules.prompts.leaks import SUSPECT
@@ -126,7 +127,7 @@ class PromptBlock:
         roles, contents = self._roles, self._contents
         masks = [compute.invert(compute.is_in(roles, value_set=_ROLES)), compute.is_null(contents)]
         # All texts as one are looked through several times as fast as one by one; what none holds, not one holds.
-        together = _as_one(contents)
+        together = one_text(contents.buffers()[2])
         some = [pattern for pattern in SUSPECT if compute.match_substring_regex(together, pattern)[0].as_py()]
         masks += [compute.fill_null(compute.match_substring_regex(contents, pattern), False) for pattern in some]
         for mask in masks:
@@ -231,14 +232,6 @@ def _is_text(kind: Any | None) -> bool:
     if types.is_dictionary(kind):
         kind = kind.value_type
     return bool(types.is_string(kind) or types.is_large_string(kind))
-
-
-def _as_one(texts: Any) -> Any:
-    """An array of one text that holds all of `texts`, one after the other, not copied."""
-    data = texts.buffers()[2]
-    size = data.size if data is not None else 0
-    ends = pyarrow.array([0, size], pyarrow.int32()).buffers()[1]
-    return pyarrow.Array.from_buffers(pyarrow.string(), 1, [None, ends, data or pyarrow.py_buffer(b"")])
 
 
 def _as_text(values: Any) -> Any:

@@ -17,6 +17,7 @@ import pyarrow
 import pyarrow.compute as compute
 import pyarrow.json
 
+from loopai_trainer.files.arrow_texts import one_text
 from loopai_trainer.files.tables.json_values import count_byte
 from loopai_trainer.records import Rejection
 from loopai_trainer.rules.prompts.adapters import DEFAULT_DATA_SOURCE, UNNAMED, PromptCheck
@@ -75,7 +76,7 @@ class LineReader:
             return None
         reading = pyarrow.json.ReadOptions(use_threads=False, block_size=max(_MIN_BLOCK_BYTES, len(text) + 1))
         try:
-            _one_text(text).validate(full=True)
+            one_text(text).validate(full=True)
             table = pyarrow.json.read_json(pyarrow.BufferReader(text), reading, known.parsing)
         except pyarrow.ArrowException:
             return None
@@ -225,7 +226,7 @@ def _unlike(texts: Any) -> Any:
     trimmed = compute.binary_length(compute.ascii_trim_whitespace(texts))
     result = compute.or_(compute.not_equal(sizes, trimmed), compute.not_equal(sizes, compute.utf8_length(texts)))
     # Of all as one: two blanks may also be the last of one text and the first of the next, which the mask has already.
-    if compute.match_substring_regex(_one_text(texts.buffers()[2]), "  ")[0].as_py():
+    if compute.match_substring_regex(one_text(texts.buffers()[2]), "  ")[0].as_py():
         result = compute.or_(result, compute.match_substring(texts, "  "))
     return result
 
@@ -235,7 +236,7 @@ def _lines_of_objects(text: bytes) -> int:
     if not (text.startswith(b"{") and text.endswith(b"}")):
         return 0
     # RE2 looks for the first byte, which is rare here: far faster than `bytes.count`.
-    ends = compute.count_substring_regex(_one_text(text).view(pyarrow.binary()), "}\n{")[0].as_py()
+    ends = compute.count_substring_regex(one_text(text).view(pyarrow.binary()), "}\n{")[0].as_py()
     return ends + 1 if ends == count_byte(text, b"\n") else 0
 
 
@@ -251,12 +252,6 @@ def _data(texts: Any) -> bytes:
     return buffer.to_pybytes() if buffer is not None else b""
 
 
-def _one_text(data: Any) -> Any:
-    """An array of one text that is all of `data`, not copied."""
-    ends = pyarrow.array([0, len(data)], pyarrow.int32()).buffers()[1]
-    return pyarrow.Array.from_buffers(pyarrow.string(), 1, [None, ends, pyarrow.py_buffer(data)])
-
-
 def _with_any(texts: Any, marks: Sequence[str]) -> Any | None:
     """A mask of the texts that hold any of these marks; None if none does."""
     result = None
@@ -264,7 +259,7 @@ def _with_any(texts: Any, marks: Sequence[str]) -> Any | None:
     if buffer is None:
         return None
     # All texts as one are looked through several times as fast as one by one, for a rare first letter ten times.
-    together = _one_text(buffer)
+    together = one_text(buffer)
     for mark in marks:
         if compute.match_substring_regex(together, re.escape(mark))[0].as_py():
             mask = compute.match_substring(texts, mark)

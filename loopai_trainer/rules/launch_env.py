@@ -3,10 +3,15 @@
 Light on purpose: the worker imports it before training's exec.
 """
 
+from loopai_trainer.rules import host_env
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where a training's programs are looked for after those of its environment."""
 
 SETTABLE = frozenset((
     "LANG", "LANGUAGE", "TZ", "MASTER_ADDR", "MASTER_PORT", "TOKENIZERS_PARALLELISM", "NUMEXPR_NUM_THREADS",
@@ -42,6 +47,14 @@ def is_settable(name: object) -> bool:
 def is_passable(name: object) -> bool:
     """Whether `loopai.launch.pass_env` may name it."""
     return is_settable(name) or (isinstance(name, str) and name in PASSED_ALONE)
+
+
+def approved(launch: "Mapping[str, Any]", inherited: "Mapping[str, str]") -> "dict[str, str]":
+    """What `loopai.launch` lets reach training: the host's values, what is passed on by name, and what is set."""
+    env = host_env.reaching(launch, inherited)
+    env.update({n: inherited[n] for n in launch.get("pass_env") or () if is_passable(n) and n in inherited})
+    env.update({n: str(value) for n, value in (launch.get("env") or {}).items() if is_settable(n)})
+    return env
 
 
 def env_faults(launch: "Mapping[str, Any]") -> "Iterator[tuple[str, str, str, str]]":

@@ -6,6 +6,21 @@ It makes the environment of fakes.llamafactory_env startable, so that whole runs
 import sys
 from pathlib import Path
 
+TEMPLATE = """finetuning_type: full
+template: qwen
+use_cpu: true
+learning_rate: 1.0e-5
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 1
+max_steps: 4
+save_steps: 2
+logging_steps: 1
+val_size: 0.25
+eval_strategy: steps
+eval_steps: 2
+"""
+"""A plan that it can play: four steps, two checkpoints, an evaluation with each."""
+
 TESTS = Path(__file__).resolve().parents[1]
 
 PROGRAM = """

@@ -17,26 +17,13 @@ from typing import Any
 
 from fakes.answers import checked
 from fakes.llamafactory_env import make_environment
-from fakes.llamafactory_program import make_startable
+from fakes.llamafactory_program import TEMPLATE, make_startable
 from fakes.sft_plans import make_model_folder
 from fakes.skill import REFERENCES, SKILL, blocks, section
 from loopai_trainer.files.run_dir import RunDir, TaskDir
 from loopai_trainer.host import processes
 from loopai_trainer.worker.observe import observe, read_started
 
-TEMPLATE = """finetuning_type: full
-template: qwen
-use_cpu: true
-learning_rate: 1.0e-5
-per_device_train_batch_size: 2
-gradient_accumulation_steps: 1
-max_steps: 4
-save_steps: 2
-logging_steps: 1
-val_size: 0.25
-eval_strategy: steps
-eval_steps: 2
-"""
 _HELD = """
 import time
 with open({starts!r}, "a") as file:

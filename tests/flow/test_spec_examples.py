@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.llamafactory_env import make_environment
-from fakes.llamafactory_program import make_startable
+from fakes.llamafactory_program import TEMPLATE, make_startable
 from fakes.sft_plans import make_model_folder
 from fakes.verl_rehearsals import rows, write_rows
 from fakes.verl_runs import save_base_model
@@ -19,20 +19,6 @@ import loopai_trainer
 from loopai_trainer.backends.verl_grpo import VerlGrpo
 
 pytestmark = pytest.mark.flow
-
-TEMPLATE = """finetuning_type: full
-template: qwen
-use_cpu: true
-learning_rate: 1.0e-5
-per_device_train_batch_size: 2
-gradient_accumulation_steps: 1
-max_steps: 4
-save_steps: 2
-logging_steps: 1
-val_size: 0.25
-eval_strategy: steps
-eval_steps: 2
-"""
 
 QUICK_START = """
 from loopai_trainer import prepare, run_prepared

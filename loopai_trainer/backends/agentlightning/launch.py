@@ -6,7 +6,7 @@ Light on purpose: the worker imports it before training's exec.
 import json
 import os
 
-from loopai_trainer.rules import host_env, launch_env
+from loopai_trainer.rules import launch_env
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ DRIVER, DRIVER_1 = "agl_main.py", "agl_one.py"
 PLAN_FILE = "agl_plan.json"
 STORE_FOLDER, BEST_PROMPT = "store", "best_prompt.json"
 
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWNED_STARTS = ("PYTHON", "HF_", "AGL_", "OTEL_", "AGENTOPS_", "LITELLM_", "VERL_", "RAY_", "VLLM_", "HYDRA_")
 OWNED = frozenset(("PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR", "DO_NOT_TRACK"))
 """What reaches the run from nowhere but the launcher."""
@@ -87,11 +86,9 @@ def _command(plan: "Plan", paths: "LaunchPaths", inherited: "Mapping[str, str]",
 def environment(plan: "Plan", paths: "LaunchPaths", inherited: "Mapping[str, str]") -> "dict[str, str]":
     """The complete environment: the host's as approved, the approved additions, the launcher's own."""
     launch = plan.loopai["launch"]
-    env = host_env.reaching(launch, inherited)
-    env.update({n: inherited[n] for n in launch.get("pass_env") or () if launch_env.is_passable(n) and n in inherited})
-    env.update({n: str(value) for n, value in (launch.get("env") or {}).items() if launch_env.is_settable(n)})
+    env = launch_env.approved(launch, inherited)
     env = {name: value for name, value in env.items() if not is_owned(name) or name in launch_env.PASSED_ALONE}
-    env["PATH"] = os.path.dirname(plan.loopai["backend"]["python"]) + os.pathsep + SYSTEM_PATH
+    env["PATH"] = os.path.dirname(plan.loopai["backend"]["python"]) + os.pathsep + launch_env.SYSTEM_PATH
     env.update(quiet_and_offline())
     env.update(folders(paths.cache, paths.tmp))
     env["CUDA_VISIBLE_DEVICES"] = str(launch["devices"])

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 
-from loopai_trainer.backends.llamafactory_sft.launch import SYSTEM_PATH
 from loopai_trainer.files import exported_model, safetensors
 from loopai_trainer.files.model_folder import TOKENIZER_FILES
 from loopai_trainer.records import Command, Problem
+from loopai_trainer.rules import launch_env
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def export(plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | No
     program = os.path.join(os.path.dirname(python), "llamafactory-cli")
     config = os.path.join(os.path.dirname(destination), config_name(checkpoint))
     env = {
-        "PATH": os.path.dirname(python) + os.pathsep + SYSTEM_PATH,
+        "PATH": os.path.dirname(python) + os.pathsep + launch_env.SYSTEM_PATH,
         "CUDA_VISIBLE_DEVICES": "",
         "HF_HUB_OFFLINE": "1",
         "HF_DATASETS_OFFLINE": "1",

@@ -5,7 +5,7 @@ Light on purpose: the worker imports it before training's exec.
 
 import os
 
-from loopai_trainer.rules import host_env, launch_env, sinks
+from loopai_trainer.rules import launch_env, sinks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from loopai_trainer.records import ApprovedPlan, Launch, LaunchPaths, Plan, Problem
 
 CONFIG_NAME = "train.yaml"
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 OWNED = frozenset((
     "PATH", "HOME", "TMPDIR", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED", "PYTHONPATH", "PYTHONHOME",
     "XDG_CACHE_HOME", "HF_HOME", "HF_DATASETS_CACHE", "HF_MODULES_CACHE", "MPLCONFIGDIR", "TRITON_CACHE_DIR",
@@ -49,12 +47,9 @@ def environment(plan: "Plan", paths: "LaunchPaths", inherited: "Mapping[str, str
     Nothing else passes: USE_V1 and USE_RAY switch to another trainer, ALLOW_EXTRA_ARGS hides misspelt keys, WORLD_SIZE
     changes the batch, USE_*_HUB, HF_* and PYTHONPATH change what is loaded (read in LLaMA-Factory 0.9.5).
     """
-    launch = plan.loopai["launch"]
-    env = host_env.reaching(launch, inherited)
-    env.update({n: inherited[n] for n in launch.get("pass_env") or () if launch_env.is_passable(n) and n in inherited})
-    env.update({n: str(value) for n, value in (launch.get("env") or {}).items() if launch_env.is_settable(n)})
+    env = launch_env.approved(plan.loopai["launch"], inherited)
     env = {name: value for name, value in env.items() if name not in OWNED}
-    env["PATH"] = os.path.dirname(plan.loopai["backend"]["python"]) + os.pathsep + SYSTEM_PATH
+    env["PATH"] = os.path.dirname(plan.loopai["backend"]["python"]) + os.pathsep + launch_env.SYSTEM_PATH
     env.update(_folders(paths))
     env.update(sinks.folders(reporters(plan.native), paths.metrics))
     env.update(

@@ -10,9 +10,10 @@ import os
 import zipfile
 
 from loopai_trainer.backends.verl_grpo import checkpoints
-from loopai_trainer.backends.verl_grpo.launch import SYSTEM_PATH, quiet_and_offline
+from loopai_trainer.backends.verl_grpo.launch import quiet_and_offline
 from loopai_trainer.files import exported_model
 from loopai_trainer.records import Command, Problem
+from loopai_trainer.rules import launch_env
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def export(plan: Plan, checkpoint: Checkpoint, destination: str) -> Command | No
     actor = os.path.join(checkpoint.path, checkpoints.ACTOR)
     argv = (python, "-m", MODULE, "merge", "--backend", "fsdp", "--local_dir", actor, "--target_dir", destination)
     env = {
-        "PATH": os.path.dirname(python) + os.pathsep + SYSTEM_PATH,
+        "PATH": os.path.dirname(python) + os.pathsep + launch_env.SYSTEM_PATH,
         "CUDA_VISIBLE_DEVICES": "",
         **quiet_and_offline(),
     }

@@ -5,7 +5,7 @@ Light on purpose: the worker imports it before training's exec.
 
 import os
 
-from loopai_trainer.rules import host_env, launch_env, sinks
+from loopai_trainer.rules import launch_env, sinks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ MODULE = "verl.trainer.main_ppo"
 CONFIG_NAME = "resolved"
 """`launch/resolved.yaml`, which the worker writes: what the installed verl composed of the approved keys."""
 HYDRA_FOLDER = "hydra"
-
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 OWNED_STARTS = ("RAY_", "VERL_", "HYDRA_", "HF_", "PYTHON", "SGLANG_", "VLLM_", "TRANSFORMERS_")
 OWNED = frozenset((
@@ -53,11 +51,9 @@ def environment(plan: "Plan", paths: "LaunchPaths", inherited: "Mapping[str, str
     from loopai_trainer.backends.verl_grpo.metrics import metrics_file
 
     launch = plan.loopai["launch"]
-    env = host_env.reaching(launch, inherited)
-    env.update({n: inherited[n] for n in launch.get("pass_env") or () if launch_env.is_passable(n) and n in inherited})
-    env.update({n: str(value) for n, value in (launch.get("env") or {}).items() if launch_env.is_settable(n)})
+    env = launch_env.approved(launch, inherited)
     env = {name: value for name, value in env.items() if not is_owned(name) or name in launch_env.PASSED_ALONE}
-    env["PATH"] = os.path.dirname(plan.loopai["backend"]["python"]) + os.pathsep + SYSTEM_PATH
+    env["PATH"] = os.path.dirname(plan.loopai["backend"]["python"]) + os.pathsep + launch_env.SYSTEM_PATH
     env.update(quiet_and_offline())
     env.update(folders(paths.cache, paths.tmp))
     env.update(sinks.folders(reporters(plan.native), paths.metrics))
