@@ -271,10 +271,12 @@ def test_ray_is_found_by_its_programs_and_that_of_a_run_is_none(monkeypatch):
 
 
 def test_a_runs_process_is_known_by_its_mark():
-    wait = [sys.executable, "-I", "-S", "-c", "input()"]
+    wait = [sys.executable, "-I", "-S", "-c", "print(flush=True); input()"]
     for env, is_known in (({processes.MARK: "v1:1:x"}, True), ({}, False)):
-        with subprocess.Popen(wait, env=env, stdin=subprocess.PIPE) as child:
+        with subprocess.Popen(wait, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            child.stdout.readline()  # until then its environment may not be in place
             assert limits._of_a_run(child.pid) is is_known
+            child.stdin.write(b"\n")
             child.stdin.close()
     assert limits._of_a_run(2**30) is False
 
