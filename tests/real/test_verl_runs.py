@@ -2,26 +2,18 @@
 
 import json
 import os
-import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow.parquet
 import pytest
 import yaml
-from fakes.cli import Called, start, trainer
+from fakes.cli import trainer
+from fakes.grpo_runs import REWARD, GrpoWorkshop, Round, members
 
 pytestmark = pytest.mark.real
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-GONE_S = 30.0
-"""What a run's processes have to leave. Source: issue C, "Must show"."""
-STARTED_S = 600.0
-REWARD = ("--reward-mode", "custom", "--reward-function", EXAMPLES / "digit_reward.py")
-VALIDATION = "actor_rollout_ref.rollout.val_kwargs"
 METRIC = "val-core/generated/acc/mean@1"
 LOAD = """
 import json, sys, torch
@@ -36,85 +28,25 @@ print(json.dumps({"new": out.shape[1] - len(prompt), "tokens": len(tokenizer), "
 """
 
 
-class Round(NamedTuple):
-    """A run from prepare to its end."""
-
-    prepared: Called
-    ended: Called
-
-    @property
-    def folder(self) -> Path:
-        return Path(self.prepared.data["run_dir"])
-
-    @property
-    def plan(self) -> dict[str, Any]:
-        return yaml.safe_load(self.prepared.data["config_yaml"])
-
-    def rows(self, kind: str) -> list[dict[str, Any]]:
-        lines = (self.folder / "metrics" / "metrics.jsonl").read_text().splitlines()
-        return [row for row in map(json.loads, lines) if row["kind"] == kind]
-
-
-class Workshop:
-    """Tiny model, sums, an output folder, and the user folders of a test user."""
-
-    def __init__(self, root: Path, verl_env: str) -> None:
-        self.verl_env = verl_env
-        self.model = root / "model"
-        self.data = root / "sums.jsonl"
-        self.output = root / "out"
-        self.environ = {f"LOOPAI_TRAINER_{kind}_DIR": str(root / kind.lower()) for kind in ("STATE", "CACHE", "CONFIG")}
-
-    def prepare(self, version: str, *more: Any, task: str = "sums") -> Called:
-        words = ["prepare", "--framework", "verl", "--stage", "grpo", "--dataset", self.data, "--env", self.verl_env]
-        words += ["--task-description", "Add two numbers", "--output-dir", self.output, "--task-id", task]
-        prepared = trainer(*words, "--version-id", version, *more, **self.environ)
-        assert prepared.code == 0, prepared.out + prepared.err
-        return prepared
-
-    def first(self, version: str, task: str = "sums") -> Called:
-        words = ["--model", self.model, "--template", "verl_grpo_cpu_smoke", "--config-mode", "template"]
-        words += REWARD
-        # Sampled replies to a dozen prompts: else all steps of a model this small score the same.
-        words += [
-            "--validation-ratio",
-            "0.2",
-            "--set",
-            f"{VALIDATION}.do_sample=true",
-            "--set",
-            f"{VALIDATION}.temperature=1.0",
-        ]
-        return self.prepare(version, *words, task=task)
-
-    def run(self, prepared: Called) -> Round:
-        data = prepared.data
-        words = ["run-prepared", data["config_path"], "--sha256", data["config_sha256"]]
-        return Round(prepared, trainer(*words, timeout_s=900, **self.environ))
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory, verl_env: str) -> GrpoWorkshop:
+    return GrpoWorkshop(tmp_path_factory.mktemp("verl"), verl_env)
 
 
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory: pytest.TempPathFactory, verl_env: str) -> Workshop:
-    made = Workshop(tmp_path_factory.mktemp("verl"), verl_env)
-    make_model = [f"{verl_env}/bin/python", str(EXAMPLES / "make_tiny_model.py"), str(made.model)]
-    subprocess.run(make_model, check=True, capture_output=True)
-    subprocess.run([sys.executable, str(EXAMPLES / "make_grpo_data.py"), str(made.data)], check=True)
-    return made
-
-
-@pytest.fixture(scope="module")
-def first(workshop: Workshop) -> Round:
+def first(workshop: GrpoWorkshop) -> Round:
     return workshop.run(workshop.first("first"))
 
 
 @pytest.fixture(scope="module")
-def second(workshop: Workshop, first: Round) -> Round:
+def second(workshop: GrpoWorkshop, first: Round) -> Round:
     """The round that follows: of the first one the reward alone is named again, and there are two ranks now."""
     assert first.ended.code == 0, first.ended.out
     return workshop.run(workshop.prepare("second", *REWARD, "--option", "nproc_per_node=2"))
 
 
 @pytest.fixture(scope="module")
-def resumed(workshop: Workshop, first: Round) -> Round:
+def resumed(workshop: GrpoWorkshop, first: Round) -> Round:
     """The first round with one step more, from its newest checkpoint."""
     assert first.ended.code == 0, first.ended.out
     words = ["prepare", "--resume", first.folder, "--version-id", "resumed", "--output-dir", workshop.output]
@@ -244,83 +176,3 @@ class TestResumedRound:
         refused = trainer(*words, **workshop.environ)
         assert refused.code != 0
         assert "RESUME_FINISHED" in refused.out
-
-
-def members(session: int) -> list[int]:
-    """The living processes of a session."""
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            if name.isdigit() and os.getsid(int(name)) == session and not _is_dead(name):
-                found.append(int(name))
-        except OSError:
-            continue
-    return found
-
-
-def _is_dead(pid: str) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-
-
-def until(condition, limit_s):
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.1)
-
-
-class Started:
-    """A run whose Ray workers live; what is left of it when the test ends is cancelled."""
-
-    def __init__(self, workshop: Workshop, version: str) -> None:
-        self.workshop = workshop
-        self.prepared = workshop.first(version, task=version)
-        self.folder = Path(self.prepared.data["run_dir"])
-
-    def __enter__(self) -> "Started":
-        data = self.prepared.data
-        words = ["run-prepared", data["config_path"], "--sha256", data["config_sha256"]]
-        self.caller = start(*words, **self.workshop.environ)
-        try:
-            self._wait()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def _wait(self) -> None:
-        until(lambda: self._says("actor and ref model engine initialized"), STARTED_S)
-        self.leader = json.loads((self.folder / "run_state.json").read_text())["training"]["pid"]
-        self.session = os.getsid(self.leader)
-        assert len(members(self.session)) > 8  # leader, Ray's own, task runner, workers
-
-    def __exit__(self, *_: object) -> None:
-        if self.caller.poll() is None:
-            trainer("cancel", self.folder, **self.workshop.environ)
-            self.caller.communicate()
-
-    def _says(self, words: str) -> bool:
-        log = self.folder / "train.log"
-        assert self.caller.poll() is None, self.caller.communicate()
-        return log.exists() and words.encode() in log.read_bytes()
-
-    def answer(self) -> Called:
-        out, err = self.caller.communicate(timeout=300)
-        return Called(subprocess.CompletedProcess([], self.caller.returncode, out, err))
-
-
-def test_cancel_ends_all_of_rays_processes(workshop):
-    with Started(workshop, "cancelled") as run:
-        asked = time.monotonic()
-        cancelled = trainer("cancel", run.folder, **workshop.environ)
-        assert cancelled.data["status"] == "cancelled", cancelled.out
-        until(lambda: not members(run.session), GONE_S - (time.monotonic() - asked))
-        assert run.answer().code == 13
-
-
-def test_a_killed_leader_leaves_nobody_behind(workshop):
-    with Started(workshop, "killed") as run:
-        os.kill(run.leader, signal.SIGKILL)
-        until(lambda: not members(run.session), GONE_S)
-        ended = run.answer()
-        assert (ended.code, ended.error["code"]) == (11, "KILLED_BY_SIGNAL")
