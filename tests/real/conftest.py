@@ -10,7 +10,19 @@ from fakes.cli import Called, trainer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDER = Path(__file__).parent
-LONGEST = ("test_verl_runs.py", "test_agent_lightning.py", "test_whole_runs.py", "test_ray_jobs.py", "test_dev.py")
+LONGEST = (
+    "test_verl_runs.py",
+    "test_agent_lightning.py",
+    "test_agent_lightning_ends.py",
+    "test_verl_ends.py",
+    "test_dev.py",
+    "test_agent_lightning_search.py",
+    "test_agent_lightning_parts.py",
+    "test_ray_training.py",
+    "test_token_lengths.py",
+    "test_ray_jobs.py",
+    "test_whole_runs.py",
+)
 
 
 class Run(NamedTuple):
