@@ -20,7 +20,7 @@ from loopai_trainer.rules import plan as plans
 from loopai_trainer.worker.observe import observe, read_result
 
 TESTS = Path(__file__).resolve().parent.parent
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 
 CALLER = """
 import os, signal, sys

@@ -12,7 +12,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 
 _OPENED = """
 import json, os, sys

@@ -23,7 +23,7 @@ def prepare(tmp_path: Path) -> Iterator[Callable[..., PreparedRun]]:
 
     yield make
     # A worker writes its last state and then leaves: what counts is that it does leave.
-    until = time.monotonic() + 10.0
+    until = time.monotonic() + 60.0
     while (left := [one for run in made for one in leftovers(run)]) and time.monotonic() < until:
         time.sleep(0.02)
     processes.terminate(lambda: [one for one in left if processes.alive(one)], grace_s=0.0)

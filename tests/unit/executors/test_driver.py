@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from fakes.ray_nodes import RayNodes
 
 from loopai_trainer.executors.ray_jobs import driver
+from loopai_trainer.rules import cluster
 
 SAY = "import os; print(os.environ['NODE_RANK'], os.environ['NNODES'], os.environ['MASTER_ADDR'], os.environ['HOME'])"
 FAIL_1 = """
@@ -25,7 +27,7 @@ SLEEP = "import time; print('up', flush=True); time.sleep(300)"
 def nodes(monkeypatch):
     made = RayNodes()
     made.install(monkeypatch)
-    monkeypatch.setattr(driver, "_GRACE_S", 1.0)
+    monkeypatch.setattr(driver, "_GRACE_S", 30.0)
     monkeypatch.setattr(driver, "_PAUSE_S", 0.02)
     yield made
     for actor in made.actors:
@@ -94,7 +96,48 @@ def test_a_lost_node_stops_the_others(drive, nodes, capsys, monkeypatch):
     monkeypatch.undo()
     assert status == 1
     assert nodes.actors[0].poll() == 128 + signal.SIGTERM
-    assert "node 1 is lost: the actor died" in capsys.readouterr().out
+    assert "node 1 is lost: the actor died" in (said := capsys.readouterr().out)
+    assert cluster.failure(said.splitlines())[0] == "node 1 is lost: the actor died"
+
+
+def test_a_head_that_is_gone_is_told_from_a_lost_node(drive, nodes, capsys, monkeypatch):
+    with socket.socket() as server:  # nobody listens at its port
+        server.bind(("127.0.0.1", 0))
+        head = f"127.0.0.1:{server.getsockname()[1]}"
+        one = drive(SLEEP)
+        one.head = head
+        monkeypatch.setattr(driver.time, "sleep", lambda _: nodes.lost.add(1))
+        status = one.run()
+        monkeypatch.undo()
+    assert status == 1
+    said = capsys.readouterr().out.splitlines()
+    cause, advice = cluster.failure(said)
+    assert cause.startswith(f"the cluster's head cannot be reached from {socket.gethostname()} at {head} any more")
+    assert advice
+
+
+def test_a_head_that_comes_back_is_said_to(drive, capsys, monkeypatch):
+    one = drive("pass")
+    answers = iter((None, False, False, True))
+    monkeypatch.setattr(driver, "head_answers", lambda address: next(answers))
+    monkeypatch.setattr(driver, "_HEAD_LOOK_S", 0.0)
+    said = []
+    for _ in range(4):
+        one._look_at_head()
+        said.append(capsys.readouterr().out)
+    assert [bool(text) for text in said] == [False, True, False, True]
+    assert cluster.failure(said[1].splitlines())[0].startswith("the cluster's head cannot be reached")
+    assert cluster.failure("".join(said).splitlines()) is None
+
+
+def test_whether_a_head_answers():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert driver.head_answers(f"127.0.0.1:{port}") is True
+    assert driver.head_answers(f"127.0.0.1:{port}") is False
+    assert driver.head_answers("auto") is driver.head_answers("") is None
 
 
 @pytest.mark.parametrize("limit_s", [60.0, 0.0])

@@ -6,8 +6,9 @@ import sys
 import time
 
 import pytest
+from fakes.runs import wait_for
 
-from loopai_trainer.errors import BackendMissing
+from loopai_trainer.errors import BackendMissing, ConfigError
 from loopai_trainer.host import asking
 from loopai_trainer.host.asking import Stopped, ask, run_program
 from loopai_trainer.records import Command, Question
@@ -33,6 +34,11 @@ def gone(path):
     while any(map(alive, pids)) and time.monotonic() < until:
         time.sleep(0.01)
     return len(pids) == 2 and not any(map(alive, pids))
+
+
+def started(path):
+    """Whether a program and its child have told who they are."""
+    return path.exists() and len(path.read_text().split()) == 2
 
 
 def alive(pid):
@@ -67,6 +73,33 @@ def test_a_broken_program_is_said_with_its_last_words(code, said):
     assert said in refused.value.message
 
 
+LAST_WORD = """
+import json, os, signal
+with open(os.environ["LOOPAI_TRAINER_AT_WORK"], "w") as file:
+    file.write(WORD)
+if os.fork() == 0:
+    os.kill(os.getppid(), signal.SIGKILL)
+    os._exit(0)
+os.wait()
+"""
+WORD = {"code": "REWARD_KILLS", "who": "the reward function f of /a.py\x1b", "hint": "signal nobody else"}
+
+
+def test_who_kills_the_program_that_runs_their_code_is_named():
+    with pytest.raises(ConfigError) as refused:
+        ask(question(LAST_WORD.replace("WORD", repr(json.dumps(WORD)))))
+    said = "asking: the program was killed by SIGKILL while the reward function f of /a.py\\x1b ran in a child of it"
+    assert (refused.value.code, refused.value.message, refused.value.hint) == ("REWARD_KILLS", said, WORD["hint"])
+    assert [(one.severity, one.code, one.message) for one in refused.value.problems] == [("error", "REWARD_KILLS", said)]
+
+
+@pytest.mark.parametrize("word", ["", "{", "[]", '{"code": "X"}'])
+def test_a_word_that_says_nothing_leaves_a_broken_program(word):
+    with pytest.raises(BackendMissing) as refused:
+        ask(question(LAST_WORD.replace("WORD", repr(word))))
+    assert refused.value.code == "BACKEND_BROKEN"
+
+
 def test_too_much_of_an_answer_is_none(monkeypatch):
     monkeypatch.setattr(asking, "ANSWER_BYTES", 10)
     with pytest.raises(BackendMissing, match="far too much"):
@@ -82,7 +115,7 @@ def test_a_program_that_is_not_there():
 def test_at_the_limit_all_of_it_is_ended(tmp_path):
     pids = tmp_path / "pids"
     with pytest.raises(BackendMissing) as refused:
-        ask(question(CHILD, limit_s=2.0, words=(str(pids),)))
+        ask(question(CHILD, limit_s=0.5, words=(str(pids),)), lambda: not wait_for(lambda: started(pids)))
     assert refused.value.code == "BACKEND_TIMEOUT"
     assert gone(pids)
 
@@ -90,7 +123,7 @@ def test_at_the_limit_all_of_it_is_ended(tmp_path):
 def test_the_caller_can_stop_it(tmp_path):
     pids = tmp_path / "pids"
     with pytest.raises(Stopped):
-        ask(question(CHILD, words=(str(pids),)), pids.exists)
+        ask(question(CHILD, words=(str(pids),)), lambda: started(pids))
     assert gone(pids)
 
 

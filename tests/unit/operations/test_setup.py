@@ -147,10 +147,22 @@ def test_without_a_live_view_a_line_is_said_now_and_then(built, tmp_path, monkey
     monkeypatch.setattr(setups, "POLL_S", 0.01)
     monkeypatch.setattr(setups, "SAY_EVERY_S", 0.0)
     said, live = [], []
-    log = str(tmp_path / "log")
-    slow = (sys.executable, "-u", "-c", "import time\nprint('Collecting  x')\ntime.sleep(0.5)")
-    setups._step("working", slow, log, os.environ, Talk(said.append))
-    setups._step("working", slow, log, os.environ, Talk(lambda _: None, live.append))
+    log, seen = str(tmp_path / "log"), tmp_path / "seen"
+    code = "import os, sys, time\nprint('Collecting  x')\nuntil = time.monotonic() + 60.0\n"
+    code += "while not os.path.exists(sys.argv[1]) and time.monotonic() < until: time.sleep(0.01)"
+    waiting = (sys.executable, "-u", "-c", code, str(seen))
+
+    def until(wanted, lines):
+        def note(line):
+            lines.append(line)
+            if line == wanted:
+                seen.touch()
+
+        return note
+
+    setups._step("working", waiting, log, os.environ, Talk(until("working: Collecting x", said)))
+    seen.unlink()
+    setups._step("working", waiting, log, os.environ, Talk(lambda _: None, until("Collecting x", live)))
     assert "working: Collecting x" in said and "Collecting x" in live
 
 

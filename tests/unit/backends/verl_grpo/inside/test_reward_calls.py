@@ -109,7 +109,7 @@ def test_a_call_that_hangs_is_killed_and_the_next_one_works(tmp_path):
         while True:
             time.sleep(60)
 
-    caller = reward_calls.Caller(lambda: hangs_once, 60.0, 1.0)
+    caller = reward_calls.Caller(lambda: hangs_once, 60.0, 3.0)
     try:
         assert caller.call({})["kind"] == "slow"
         assert caller.call({})["score"] == 1.0
