@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
@@ -27,7 +26,7 @@ GROUP_ROWS = 10_000
 GROUP_CHARACTERS = 4 << 20
 """A row group is written when it has this many rows or characters: what bounds the memory of writer and reader."""
 _FEW_ROWS = 1000
-"""Tables of fewer rows are put together before they are written to a spool, which costs a copy."""
+"""Tables of fewer rows are put together before they are written, which costs a copy."""
 DEFAULT_STYLE = "rule"
 OWN_EXTRA = ("index", "split", "source_position")
 """extra_info that every converted row has, unless its source has a key of that name."""
@@ -110,7 +109,7 @@ class Spool:
         self._add(pyarrow.Table.from_arrays(arrays, schema=_SPOOL))
         return sizes
 
-    def add_questions(self, questions: Any, truths: Any, data_source: str, positions: Sequence[int]) -> array[int]:
+    def add_questions(self, questions: Any, truths: Any, data_source: str, positions: Sequence[int]) -> None:
         """As `add`, of prompts of one user turn each and ground truths that are texts, both as Arrow arrays."""
         count = len(questions)
         nothing = pyarrow.repeat(pyarrow.scalar(""), count)
@@ -124,8 +123,6 @@ class Spool:
             _places(positions),
         ]
         self._add(pyarrow.Table.from_arrays(arrays, schema=_SPOOL))
-        sizes = pyarrow.compute.utf8_length(questions)
-        return array("I", sizes.buffers()[1].to_pybytes())[:count] if count else array("I")
 
     def _add(self, table: Any) -> None:
         self._tables.append(table)
@@ -146,10 +143,13 @@ class Spool:
 
     def _write(self) -> None:
         if self._tables:
-            table = pyarrow.concat_tables(self._tables)
-            few = table.num_rows < _FEW_ROWS * len(self._tables)
-            self._writer.write_table(table.combine_chunks() if few else table)
+            self._writer.write_table(_together(self._tables))
         self._tables, self._bytes = [], 0
+
+
+def _together(tables: Sequence[Any]) -> Any:
+    table = pyarrow.concat_tables(tables)
+    return table.combine_chunks() if table.num_rows < _FEW_ROWS * len(tables) else table
 
 
 def _turns(contents: Any, columns: PromptColumns) -> Any:
@@ -239,7 +239,7 @@ class Target:
 
     def _write(self) -> None:
         if self._tables and self._writer is not None:
-            self._writer.write_table(pyarrow.concat_tables(self._tables).combine_chunks())
+            self._writer.write_table(_together(self._tables))
         self._tables, self._bytes = [], 0
 
     def finish(self, name: str, rows: int, source: tuple[str, str] | None) -> InputFile:
@@ -272,7 +272,7 @@ def divide_native(path: str, keep: Keep, targets: Sequence[Target]) -> None:
             start += batch.num_rows
             table = pyarrow.Table.from_batches([batch])
             for number, target in enumerate(targets, 1):
-                target.add(table.filter(_mask(flags, number)))
+                target.add(table.filter(mask(flags, number)))
 
 
 def converted_schema(spool: Spool) -> Any:
@@ -306,7 +306,7 @@ def divide_converted(spool: Spool, keep: Keep, targets: Sequence[tuple[str, Targ
             flags = keep(start, batch.num_rows)
             start += batch.num_rows
             for number, (split, target) in enumerate(targets, 1):
-                chosen = batch.filter(_mask(flags, number))
+                chosen = batch.filter(mask(flags, number))
                 if chosen.num_rows:
                     target.add(_converted(chosen, schema, split, target.rows, spool))
 
@@ -349,6 +349,7 @@ def _extra_info(texts: Any, own: dict[str, Any], kind: Any, types: ValueTypes) -
     return pyarrow.StructArray.from_arrays(arrays, fields=list(kind))
 
 
-def _mask(flags: bytearray, number: int) -> Any:
+def mask(flags: bytearray, number: int) -> Any:
+    """An Arrow mask of the flags that are `number`."""
     values = pyarrow.Array.from_buffers(pyarrow.uint8(), len(flags), [None, pyarrow.py_buffer(bytes(flags))])
     return pyarrow.compute.equal(values, number)

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import compress
 from typing import NamedTuple
 
 from loopai_trainer.errors import DataError
@@ -19,6 +18,7 @@ from loopai_trainer.files.prompt_files import (
     converted_schema,
     divide_converted,
     divide_native,
+    mask,
 )
 from loopai_trainer.files.rejected_rows import RejectedRows
 from loopai_trainer.files.run_dir import RunDir
@@ -32,7 +32,7 @@ from loopai_trainer.operations.prompt_side import PromptSide
 from loopai_trainer.operations.row_pass import Split
 from loopai_trainer.records import Counts, DataReport, InputFile, Problem, PromptFacts, Settings, Severity, SplitReport
 from loopai_trainer.rules import splitting
-from loopai_trainer.rules.prompts.keys import text_keys
+from loopai_trainer.rules.prompts.keys import TextKeys
 
 Progress = Callable[[int, int], None]
 """(bytes read, bytes in all)."""
@@ -164,7 +164,7 @@ class _Job:
         settings = self._settings
         mode, preset = settings.text("verl_reward_mode", "auto"), settings.text("verl_reward_preset")
         text_only = mode != "custom" and preset not in NUMBERS_COUNT
-        keys = text_keys(self._seed() if split_wanted else None)
+        keys = TextKeys(self._seed())
         adapter, named = settings.text("verl_data_adapter", "auto"), settings.text("verl_data_source")
         folder = self._run.prepared_data
         reader = PromptReader(folder, self._tally, self._rejected, keys, adapter, named, text_only)
@@ -259,7 +259,7 @@ class _Job:
 
     def _part(self, where: Split, index: int, number: int, whole: bool, origin: str) -> _Part:
         side, flags = self._sides[index], self._flags[index]
-        lengths = Counter(compress(side.sizes, map(number.__eq__, flags)))
+        lengths = side.lengths(mask(flags, number))
         return _Part(where, side, number, whole and bool(side.native), origin, lengths.total(), lengths)
 
     def refuse_if_bad(self) -> None:
@@ -375,7 +375,7 @@ class _Job:
     def _write_report(self, outcome: str) -> None:
         files = [side.facts for side in self._sides]
         for side in self._sides:
-            side.facts.lengths = Counter(side.sizes)
+            side.facts.lengths = side.lengths()
         text = report_text(files, self._counts(), self._tally, self._sentence, outcome)
         for side in self._sides:
             used = ", ".join(f"{name} {count}" for name, count in side.adapters.most_common())

@@ -13,7 +13,7 @@ from loopai_trainer.files import exact_copies
 from loopai_trainer.files.hashing import sha256_file
 from loopai_trainer.files.prompt_columns import NativeFile, PromptBlock
 from loopai_trainer.files.prompt_files import Spool, temporary
-from loopai_trainer.files.prompt_lines import LineReader, PromptLines, judged, question_keys
+from loopai_trainer.files.prompt_lines import LineReader, PromptLines, judged, keys_and_sizes, truth_keys
 from loopai_trainer.files.rejected_rows import RejectedRows
 from loopai_trainer.files.tables import Batch, Fault, SourceTable, open_table
 from loopai_trainer.files.tables.json_items import JsonItems
@@ -145,11 +145,10 @@ class PromptReader:
 
     def _take_block(self, side: PromptSide, block: PromptBlock, rows: range | list[int]) -> None:
         facts, truths = side.facts, block.truths()
-        sizes = block.characters()
         facts.prompts.extend(self._keys(block.texts()))
         facts.answers.extend(answer_keys(truths))
         side.positions.extend(rows)
-        side.sizes.extend(sizes)
+        side.sizes.extend(block.characters())
         side.data_sources.update(block.data_sources())
         side.kinds.update(_kinds(truths))
 
@@ -275,11 +274,13 @@ class PromptReader:
             places = self._without(side, table, places, block.values(), found.bad)
         if not places:
             return
-        facts.prompts.extend(question_keys(found.questions, self._keys))
-        facts.answers.extend(answer_keys(found.truths.to_pylist()))
+        prompts, sizes = keys_and_sizes(found.questions, self._keys)
+        facts.prompts.extend(prompts)
+        facts.answers.extend(truth_keys(found.truths))
         facts.notes.update(found.notes)
         side.positions.extend(places)
-        side.sizes.extend(spool.add_questions(found.questions, found.truths, found.data_source, places))
+        side.sizes.extend(sizes)
+        spool.add_questions(found.questions, found.truths, found.data_source, places)
         side.adapters[found.adapter] += len(places)
         side.data_sources[found.data_source] += len(places)
         side.kinds["str"] += len(places)

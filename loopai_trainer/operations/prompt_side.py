@@ -6,6 +6,10 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow
+import pyarrow.compute as compute
 
 from loopai_trainer.files.prompt_files import Spool
 from loopai_trainer.operations.row_pass import FileFacts, Split
@@ -42,6 +46,14 @@ class PromptSide:
     def path(self) -> str:
         """The file that holds the usable rows (and the bad ones of a native file)."""
         return self.native or (self.spool.path if self.spool else "")
+
+    def lengths(self, mask: Any = None) -> Counter[int]:
+        """How many rows have so many characters in their prompt. `mask`: an Arrow mask of the rows that count."""
+        sizes = pyarrow.Array.from_buffers(
+            pyarrow.uint32(), len(self.sizes), [None, pyarrow.py_buffer(memoryview(self.sizes))]
+        )
+        counted = compute.value_counts(sizes if mask is None else sizes.filter(mask))
+        return Counter(dict(zip(*(field.to_pylist() for field in counted.flatten()), strict=True)))
 
     def name(self, combinations: Iterable[Sequence[str]]) -> None:
         """Note what rows name their data set or task."""

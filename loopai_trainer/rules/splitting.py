@@ -6,6 +6,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from itertools import compress
 from typing import NamedTuple
 
 _BUCKETS = 256
@@ -56,7 +57,8 @@ def choose_validation(prompts: Sequence[int], wanted: int) -> bytearray:
     """
     chosen, count = bytearray(len(prompts)), 0
     smallest: list[int] | None = None
-    for rows in _by_prompt(prompts):
+    rounds = max(_rounds(len(prompts)), _rounds_for(wanted, len(prompts)))
+    for rows in _by_prompt(prompts, rounds):
         if count + len(rows) <= wanted:
             count += len(rows)
             for row in rows:
@@ -75,7 +77,7 @@ def choose_validation(prompts: Sequence[int], wanted: int) -> bytearray:
 
 def repeats(prompts: Sequence[int], answers: Sequence[int]) -> Iterator[Repeats]:
     """Every prompt that stands in more than one row."""
-    for rows in _by_prompt(prompts, repeated_only=True):
+    for rows in _by_prompt(prompts, _rounds(len(prompts)), repeated_only=True):
         numbers: dict[int, int] = {}
         yield Repeats(tuple(rows), tuple(numbers.setdefault(answers[row], len(numbers)) for row in rows))
 
@@ -94,9 +96,9 @@ def shared(train: Sequence[int], validation: Sequence[int]) -> Iterator[tuple[in
                 yield first[validation[row]], row
 
 
-def _by_prompt(prompts: Sequence[int], *, repeated_only: bool = False) -> Iterator[list[int]]:
+def _by_prompt(prompts: Sequence[int], rounds: int, *, repeated_only: bool = False) -> Iterator[list[int]]:
     """Rows of each prompt, by ascending fingerprint; rows of one prompt in file order."""
-    for bucket in _bucketed(prompts, _rounds(len(prompts))):
+    for bucket in _bucketed(prompts, rounds):
         pairs: Iterable[tuple[int, int]] = zip(map(prompts.__getitem__, bucket), bucket, strict=True)
         if repeated_only:
             pairs = _repeated(list(pairs))
@@ -123,21 +125,29 @@ def _rounds(count: int) -> int:
     return rounds
 
 
+def _rounds_for(wanted: int, count: int) -> int:
+    """So many that the first one most likely has the `wanted` rows with the smallest fingerprints, and few others."""
+    rounds = 1
+    while rounds < _BUCKETS and rounds * 2.5 * wanted <= count:
+        rounds *= 2
+    return rounds
+
+
 def _bucketed(values: Sequence[int], rounds: int) -> Iterator[array[int]]:
     """Rows of each bucket, all buckets in order; in each round the rows of a part of them are looked for."""
     share = _BUCKETS // rounds
     for start in range(0, _BUCKETS, share):
         buckets = [array(_INDEX) for _ in range(share)]
         added = [bucket.append for bucket in buckets]
+        here = bytes(start <= number < start + share for number in range(_BUCKETS))
         for first in range(0, len(values), _ROWS_A_LOOK):
-            tops = enumerate(_top_bytes(values[first : first + _ROWS_A_LOOK]), first)
-            if rounds == 1:
-                for row, number in tops:
-                    added[number](row)
-            else:
-                for row, number in tops:
-                    if start <= number < start + share:
-                        added[number - start](row)
+            tops = _top_bytes(values[first : first + _ROWS_A_LOOK])
+            rows: Iterable[int] = range(first, first + len(tops))
+            if rounds > 1:
+                flags = tops.translate(here)
+                tops, rows = bytes(compress(tops, flags)), compress(rows, flags)
+            for row, number in zip(rows, tops, strict=True):
+                added[number - start](row)
         yield from buckets
 
 

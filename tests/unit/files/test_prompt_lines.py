@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopai_trainer.files.prompt_lines import LineReader, judged, question_keys
+from loopai_trainer.files.prompt_lines import LineReader, judged, keys_and_sizes, truth_keys
 from loopai_trainer.files.tables.json_lines import JsonLines
 from loopai_trainer.records import Rejection
 from loopai_trainer.rules.prompts.adapters import Adapter
 from loopai_trainer.rules.prompts.columns import columns_of
-from loopai_trainer.rules.prompts.keys import joined_texts, text_keys
+from loopai_trainer.rules.prompts.keys import TextKeys, answer_keys, joined_texts
 from loopai_trainer.rules.prompts.records import metadata_of
 
 _texts = st.one_of(
@@ -86,9 +86,11 @@ def _same(records, adapter, data_source):
     assert {found.data_source} >= set(slow.data_sources)
     good = [record for record, one in zip(records, verdicts, strict=True) if not isinstance(one, Rejection)]
     assert {tuple(names) for names in found.names} == {tuple(metadata_of(record)) for record in good}
-    for seed in (None, 42):
-        keys = text_keys(seed)
-        assert question_keys(found.questions, keys) == keys(joined_texts([row.messages for row in rows]))
+    keys = TextKeys(42)
+    prompts, sizes = keys_and_sizes(found.questions, keys)
+    assert prompts == keys(joined_texts([row.messages for row in rows]))
+    assert list(sizes) == [len(text) for text in slow.contents]
+    assert truth_keys(found.truths) == answer_keys(slow.truths)
     return True
 
 

@@ -48,13 +48,16 @@ def test_records_become_verls_columns(tmp_path):
     assert report.split("train").counts == Counts(38, 38, 0)
     assert rows[0] == {
         "data_source": "own/sums",
-        "prompt": [{"role": "user", "content": "What is 1 plus 1?"}],  # the first one is held out
+        "prompt": [{"role": "user", "content": "What is 0 plus 0?"}],
         "ability": "",
-        "reward_model": {"style": "rule", "ground_truth": "2"},
-        "extra_info": {"index": 0, "split": "train", "source_position": 2},
+        "reward_model": {"style": "rule", "ground_truth": "0"},
+        "extra_info": {"index": 0, "split": "train", "source_position": 1},
     }
     assert [row["extra_info"]["index"] for row in rows] == list(range(38))
-    assert {row["extra_info"]["split"] for row in rows_of(report, "validation")} == {"validation"}
+    held = [row["extra_info"] for row in rows_of(report, "validation")]
+    assert {row["split"] for row in held} == {"validation"}
+    places = [row["extra_info"]["source_position"] for row in rows]
+    assert places == [line for line in range(1, 41) if line not in {row["source_position"] for row in held}]
     assert report.prompts.data_sources == {"own/sums": 40}
     assert report.prompts.answer_kinds == {"str": 40}
     assert report.prompts.markers == {"####": 40}

@@ -1,6 +1,7 @@
 """Held-out rows, repeats and leaks, on fingerprints."""
 
 import math
+import random
 from array import array
 
 import pytest
@@ -132,3 +133,22 @@ def test_rounds_change_nothing_but_the_memory(train, validation, rows_a_round):
 @pytest.mark.parametrize(("count", "rounds"), [(0, 1), (4 << 20, 1), ((4 << 20) + 1, 2), (13 << 20, 4), (1 << 40, 256)])
 def test_the_rows_kept_at_once_do_not_grow_with_the_file(count, rounds):
     assert splitting._rounds(count) == rounds
+
+
+@pytest.mark.parametrize("wanted", [1, 3, 40, 300, 900])
+@pytest.mark.parametrize("top", [64, 60])
+def test_few_are_chosen_as_out_of_all(wanted, top):
+    # 60 bits: all fingerprints are in the first buckets, where more of them are than were to be expected.
+    rng = random.Random(wanted)
+    prints = [rng.getrandbits(top) for _ in range(1000)]
+    prints[::7] = prints[1::7][: len(prints[::7])]
+    chosen = choose_validation(array("Q", prints), wanted)
+    groups, left = {}, wanted
+    for row, value in enumerate(prints):
+        groups.setdefault(value, []).append(row)
+    expected = set()
+    for value in sorted(groups):
+        if len(groups[value]) <= left:
+            expected.update(groups[value])
+            left -= len(groups[value])
+    assert {row for row, flag in enumerate(chosen) if flag} == expected or (not expected and sum(chosen))
