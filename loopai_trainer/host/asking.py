@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from typing import NamedTuple
 
-from loopai_trainer.errors import BackendMissing
+from loopai_trainer.errors import BackendMissing, ConfigError
+from loopai_trainer.host import processes
+from loopai_trainer.rules.visible_text import visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +27,11 @@ ANSWER_BYTES = 256 * 1024 * 1024
 """More than this is no answer of any of our programs."""
 
 _STRAY_ROUNDS = 20
+_STRAY_LOOK_S = 1.0
 _TAIL_BYTES = 4096
 _TAIL_LINES = 8
+_AT_WORK = "LOOPAI_TRAINER_AT_WORK"
+"""Variable with the path of a file: a program that runs somebody's code says there whose, while it runs."""
 _PR_SET_PDEATHSIG = 1
 _HOME_VARIABLES = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HF_HOME", "MPLCONFIGDIR")
 
@@ -37,6 +44,7 @@ def ask(question: Question, stopped: Callable[[], bool] = lambda: False) -> byte
     """The answer's exact bytes. `stopped` is asked a few times a second.
 
     Raises BackendMissing: BACKEND_BROKEN with the program's last words, BACKEND_TIMEOUT after `limit_s`; and Stopped.
+    ConfigError, if a signal killed it while it ran code of the user's, which it has left word of.
     """
     scratch = tempfile.mkdtemp(prefix="loopai-ask-")
     try:
@@ -76,14 +84,16 @@ class _Program(NamedTuple):
 def _answer(question: Question, scratch: str, stopped: Callable[[], bool]) -> bytes:
     folder = os.path.join(scratch, "home")
     os.mkdir(folder, 0o700)
-    env = {**question.command.env, **dict.fromkeys(_HOME_VARIABLES, folder)}
-    told, talk = os.path.join(scratch, "answer"), os.path.join(scratch, "talk")
+    told, talk, at_work = (os.path.join(scratch, name) for name in ("answer", "talk", "at_work"))
+    env = {**question.command.env, **dict.fromkeys(_HOME_VARIABLES, folder), _AT_WORK: at_work}
     with open(os.path.join(scratch, "question"), "w+b") as asked, open(told, "wb") as out, open(talk, "wb") as err:
         asked.write(question.stdin)
         asked.flush()
         asked.seek(0)
         program = _Program(question.what, question.command.argv, folder, env, question.limit_s)
         code = _run(program, (asked.fileno(), out.fileno(), err.fileno()), stopped)
+    if code < 0:
+        _blame_who_ran(question, at_work, -code)
     if code != 0:
         raise _broken(question, f"ended with exit status {code}", talk)
     if os.path.getsize(told) > ANSWER_BYTES:
@@ -151,22 +161,16 @@ def _end_strays(home: str) -> None:
     """Kill what left the program's session (a reward that forks and calls setsid): its home is nobody else's."""
     mark = b"\0HOME=" + os.fsencode(home) + b"\0"
     for _ in range(_STRAY_ROUNDS):  # they may fork meanwhile
-        found = [pid for pid in os.listdir("/proc") if pid.isdigit() and mark in _environment_of(pid)]
+        until = time.monotonic() + _STRAY_LOOK_S
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        found = [pid for pid in pids if mark in processes.environment_of(pid, until)]
         if not found:
             return
         for pid in found:
             try:
-                os.kill(int(pid), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 pass
-
-
-def _environment_of(pid: str) -> bytes:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return b"\0" + file.read()
-    except OSError:
-        return b""  # it has ended, or is another user's
 
 
 def _kill_group(pid: int) -> None:
@@ -179,6 +183,21 @@ def _kill_group(pid: int) -> None:
 def _die_with_parent() -> Callable[[], None]:
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _blame_who_ran(question: Question, at_work: str, number: int) -> None:
+    """Raises ConfigError if the program has left word of somebody's code that was running when a signal killed it."""
+    try:
+        with open(at_work, encoding="utf-8") as file:
+            word = json.loads(file.read(_TAIL_BYTES))
+        code, who, hint = (visible(str(word[name])) for name in ("code", "who", "hint"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    from loopai_trainer.records import Problem
+
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    message = f"{question.what}: the program was killed by {name} while {who} ran in a child of it"
+    raise ConfigError(message, code=code, hint=hint, problems=[Problem("error", code, "config", message, hint)])
 
 
 def _broken(question: Question, how: str, talk: str) -> BackendMissing:

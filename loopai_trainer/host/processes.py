@@ -26,6 +26,10 @@ MARK = "LOOPAI_TRAINER_RUN"
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _COMMAND_SHOWN = 400
+_EXEC_S, _EXEC_PAUSE_S = 1.0, 0.001
+"""How long one look waits for processes that are in the middle of exec, which takes them microseconds."""
+_ENV_PLACE = slice(47, 49)
+"""env_start and env_end among the fields of /proc/PID/stat after the command's name; fields 50 and 51 of proc(5)."""
 
 
 _here: "dict[str, Any]" = {}  # constant for the life of a process, and wanted for each of hundreds of descendants
@@ -77,11 +81,12 @@ def alive(identity: "Mapping[str, Any] | None") -> bool:
     return identify(pid) == {key: identity.get(key) for key in ("pid", "start_time", "boot_id", "pid_ns")}
 
 
-def stopped(identity: "Mapping[str, Any] | None") -> bool:
-    """Whether exactly that process lives and is stopped (SIGSTOP) or held by a debugger."""
+def stopped(identity: "Mapping[str, Any] | None", *, traced: bool = True) -> bool:
+    """Whether exactly that process lives and is stopped (SIGSTOP), or, with `traced`, held by a debugger."""
     if identity is None or not alive(identity):
         return False
-    return _read(f"/proc/{identity['pid']}/stat").rpartition(b")")[2][1:2] in (b"T", b"t")
+    state = _read(f"/proc/{identity['pid']}/stat").rpartition(b")")[2][1:2]
+    return state == b"T" or (traced and state == b"t")
 
 
 def descendants(root: "Mapping[str, Any] | None") -> "list[Identity]":
@@ -120,14 +125,41 @@ def marked(version_id: str, run_path: str) -> "list[Identity]":
     except FileNotFoundError:
         return []
     found = []
+    until = time.monotonic() + _EXEC_S
     for pid in _pids():
-        environment = b"\0" + _read(f"/proc/{pid}/environ")
+        environment = environment_of(pid, until)
         at = environment.find(first)
         if at >= 0 and environment[at + 1 :].split(b"\0", 1)[0].endswith(last):
             identity = identify(pid)
             if identity is not None and pid != os.getpid():
                 found.append(identity)
     return found
+
+
+def environment_of(pid: int, until: float) -> bytes:
+    r"""The variables of a process, each after a NUL; `\0` alone where there are none, or none that may be seen.
+
+    A process that is just being exec'd shows none for an instant: whoever looks for a mark then would miss it, so that
+    is waited for, at the most to `until` (monotonic seconds).
+    """
+    found = _read(f"/proc/{pid}/environ")
+    while not found and _may_have_variables(pid) and time.monotonic() < until:
+        time.sleep(_EXEC_PAUSE_S)
+        found = _read(f"/proc/{pid}/environ")
+    return b"\0" + found
+
+
+def _may_have_variables(pid: int) -> bool:
+    """Whether the process has a program, and no empty place for its variables: it has some, or none yet (both ends 0).
+
+    A kernel thread and a zombie have no program; another user's is not shown. Source: Linux fs/exec.c, fs/proc/base.c.
+    """
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return False
+    start, end = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[_ENV_PLACE] or (b"", b"")
+    return start != end or end == b"0"
 
 
 def describe(identity: "Mapping[str, Any]") -> "dict[str, Any]":
@@ -171,7 +203,7 @@ def terminate(
     """
     asked: set[tuple[int, int]] = set()
     until = time.monotonic() + grace_s
-    living = list(find())
+    living = _found(find)
     while living and time.monotonic() < until:
         for identity in living:
             key = (identity["pid"], identity["start_time"])
@@ -179,14 +211,19 @@ def terminate(
                 asked.add(key)
                 _try_send(identity, 15)
         time.sleep(pause_s)
-        living = list(find())
+        living = _found(find)
     until = time.monotonic() + kill_s
     while living and time.monotonic() < until:
         for identity in living:
             _try_send(identity, 9)
         time.sleep(pause_s)
-        living = list(find())
+        living = _found(find)
     return living
+
+
+def _found(find: "Callable[[], Iterable[Identity]]") -> "list[Identity]":
+    """Looked for twice where nothing is found: who forks and leaves during a look is missed by it, child and all."""
+    return list(find()) or list(find())
 
 
 def _try_send(identity: "Identity", number: int) -> None:

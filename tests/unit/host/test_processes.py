@@ -24,7 +24,7 @@ def sleeper():
         one.communicate()
 
 
-def wait_for(condition, limit_s=20.0):
+def wait_for(condition, limit_s=60.0):
     until = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < until
@@ -92,6 +92,87 @@ def test_marked_processes_are_those_of_this_run_alone(sleeper, tmp_path):
     assert [one["pid"] for one in processes.marked("v1", str(here))] == [ours.pid]
 
 
+# A shell that replaces itself by a shell that does the same, for ever: always the same process, often in exec.
+RESTLESS = ("/bin/sh", "-c", 'exec /bin/sh -c "$0" "$0"', 'exec /bin/sh -c "$0" "$0"')
+
+
+def test_a_process_in_the_middle_of_exec_is_found_at_every_look(tmp_path):
+    mark = {processes.MARK: processes.mark("v1", 1, str(tmp_path))}
+    process = subprocess.Popen(RESTLESS, env=mark)
+    try:
+        wait_for(lambda: processes.marked("v1", str(tmp_path)))
+        until = time.monotonic() + 60.0
+        looks = [mark_of(process.pid, until) for _ in range(500)]
+    finally:
+        process.kill()
+        process.wait()
+    assert looks.count(mark[processes.MARK]) == 500
+
+
+def mark_of(pid, until):
+    variables = processes.environment_of(pid, until).split(b"\0")
+    return next((one.partition(b"=")[2].decode() for one in variables if one.startswith(b"LOOPAI_TRAINER_RUN=")), None)
+
+
+STAT = b"7 (sh) S 1 " + b"0 " * 45
+
+
+@pytest.mark.parametrize(
+    ("places", "waits"), [(b"0 0", 2), (b"100 200", 2), (b"100 100", 0)], ids=["in exec", "exec is over", "has none"]
+)
+def test_only_a_process_that_may_have_variables_is_waited_for(monkeypatch, places, waits):
+    reads = iter([b"", b"", b"A=1\0", b"never read"])
+    pauses = []
+    monkeypatch.setattr(processes, "_read", lambda path: next(reads) if path.endswith("environ") else STAT + places)
+    monkeypatch.setattr(processes.time, "sleep", pauses.append)
+    monkeypatch.setattr(processes.os, "readlink", lambda path: "/bin/sh")
+    found = processes.environment_of(7, time.monotonic() + 60.0)
+    assert (found, len(pauses)) == ((b"\0A=1\0", waits) if waits else (b"\0", 0))
+
+
+def test_what_has_no_program_is_not_waited_for(monkeypatch):
+    def no_program(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(processes, "_read", lambda path: b"")
+    monkeypatch.setattr(processes.os, "readlink", no_program)
+    assert processes.environment_of(2, time.monotonic() + 60.0) == b"\0"
+
+
+def test_a_wait_for_exec_has_an_end(monkeypatch):
+    monkeypatch.setattr(processes, "_read", lambda path: b"" if path.endswith("environ") else STAT + b"0 0")
+    monkeypatch.setattr(processes.os, "readlink", lambda path: "/bin/sh")
+    assert processes.environment_of(7, time.monotonic() - 1.0) == b"\0"
+
+
+def test_what_one_look_has_missed_is_ended_all_the_same(sleeper):
+    child = sleeper()
+    looks = iter([[], [processes.identify(child.pid)], [], []])
+    assert processes.terminate(lambda: next(looks), grace_s=60.0, pause_s=0.0) == []
+    child.wait()
+    assert child.returncode == -signal.SIGTERM
+
+
+def test_a_stopped_process_is_told_from_one_that_runs(sleeper):
+    child = sleeper()
+    own = processes.identify(child.pid)
+    assert not processes.stopped(own)
+    assert not processes.stopped(None)
+    os.kill(child.pid, signal.SIGSTOP)
+    wait_for(lambda: processes.stopped(own))
+    assert processes.stopped(own, traced=False)
+    os.kill(child.pid, signal.SIGCONT)
+    wait_for(lambda: not processes.stopped(own))
+
+
+@pytest.mark.parametrize(("state", "traced"), [(b"T", True), (b"t", False)])
+def test_a_debugger_is_no_stop(monkeypatch, state, traced):
+    monkeypatch.setattr(processes, "alive", lambda identity: True)
+    monkeypatch.setattr(processes, "_read", lambda path: b"7 (a b) " + state + b" 1 0")
+    assert processes.stopped({"pid": 7})
+    assert processes.stopped({"pid": 7}, traced=False) is traced
+
+
 def test_send_refuses_a_used_pid(sleeper):
     child = sleeper()
     identity = processes.identify(child.pid)
@@ -110,7 +191,7 @@ def test_terminate_asks_first_and_kills_the_deaf(sleeper):
     )
     deaf.stdout.readline()
     both = [processes.identify(polite.pid), processes.identify(deaf.pid)]
-    survivors = processes.terminate(lambda: [one for one in both if processes.alive(one)], grace_s=0.5)
+    survivors = processes.terminate(lambda: [one for one in both if processes.alive(one)], grace_s=2.0)
     assert survivors == []
     assert polite.wait() == -signal.SIGTERM
     assert deaf.wait() == -signal.SIGKILL
