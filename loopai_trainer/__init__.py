@@ -13,6 +13,7 @@ _PUBLIC = (
     "load_events",
     "prefill_guide",
     "prepare",
+    "recover",
     "run",
     "run_prepared",
     "select_best_checkpoint",

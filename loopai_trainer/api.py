@@ -10,9 +10,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loopai_trainer.errors import TrainerError
+from loopai_trainer.errors import TaskStoreError, TrainerError
+from loopai_trainer.operations import host_refusals
 from loopai_trainer.operations.answer import Answer, failure
 from loopai_trainer.operations.redaction import without_secrets
+from loopai_trainer.rules import call_arguments
 
 if TYPE_CHECKING:
     from loopai_trainer.operations.prepare import Progress
@@ -44,13 +46,15 @@ def prepare(
     """Validate and write the final YAML; nothing starts. `settings` are settings by name and win over all else.
 
     `overrides`: native keys of the backend, `KEY=VALUE` each (`--set`); `resume`: a stopped version to be continued.
-    `progress` is called with (what, done, total) meanwhile.
+    `progress` is called with (what, done, total) meanwhile; `total` is 0 where it is not known.
     """
     from loopai_trainer.operations.prepare import prepare as operation
 
     request = _request(state, config_path, thread_id, settings)._replace(overrides=overrides, resume=resume)
+    given = {"config_path": config_path, "overrides": overrides, "resume": resume, "progress": progress}
+    answer = _guarded("prepare", lambda: operation(request, progress), given)
     # A resumed run's settings are those of the run that it continues: there is nothing to be asked for.
-    return _state(_guarded("prepare", lambda: operation(request, progress)), None if resume else request)
+    return _state(answer, None if resume else request)
 
 
 def inspect_prepared_config(
@@ -62,7 +66,10 @@ def inspect_prepared_config(
     """
     from loopai_trainer.operations.inspect import inspect as operation
 
-    return _state(_guarded("inspect", lambda: operation(prepared_config_path, os.environ, refresh_inputs=refresh)))
+    given = {"prepared_config_path": prepared_config_path, "refresh": refresh}
+    return _state(
+        _guarded("inspect", lambda: operation(prepared_config_path, os.environ, refresh_inputs=refresh), given)
+    )
 
 
 def dev(prepared_config_path: str, *, limit_s: float | None = None) -> dict[str, Any]:
@@ -70,7 +77,8 @@ def dev(prepared_config_path: str, *, limit_s: float | None = None) -> dict[str,
     not_shown, `["data"]["checks"]` says what ran. Nothing of the version itself is changed."""
     from loopai_trainer.operations.dev import dev as operation
 
-    return _guarded("dev", lambda: operation(prepared_config_path, os.environ, limit_s=limit_s)).envelope()
+    given = {"prepared_config_path": prepared_config_path, "limit_s": limit_s}
+    return _guarded("dev", lambda: operation(prepared_config_path, os.environ, limit_s=limit_s), given).envelope()
 
 
 def run_prepared(
@@ -104,7 +112,9 @@ def run_prepared(
             approved_via=approved_via,
         )
 
-    return _state(_guarded("run-prepared", call))
+    given = {"prepared_config_path": prepared_config_path, "expected_config_sha256": expected_config_sha256}
+    options = {"version_id": version_id, "wait_timeout_s": wait_timeout_s, "verify_all": verify_all, "watch": watch}
+    return _state(_guarded("run-prepared", call, {**given, **options}))
 
 
 def run(
@@ -125,7 +135,34 @@ def run(
     def call() -> Answer:
         return operation(request, no_approval=no_approval, wait_timeout_s=wait_timeout_s)
 
-    return _state(_guarded("run", call), request)
+    given = {"config_path": config_path, "overrides": overrides, "wait_timeout_s": wait_timeout_s}
+    return _state(_guarded("run", call, given), request)
+
+
+def recover(
+    version: str,
+    *,
+    adopt: bool = False,
+    terminate: bool = False,
+    task_id: str | None = None,
+    output_dir: str | None = None,
+    wait_timeout_s: float | None = None,
+    watch: Watcher | None = None,
+) -> State:
+    """The operator's answer to a training that lives without a worker; the state as of `run_prepared`.
+
+    Exactly one of: `adopt`, a new worker watches it to its end; `terminate`, its whole process tree is ended. `version`
+    is a version id, an unambiguous beginning of one, or a run directory.
+    """
+    from loopai_trainer.operations.recover import recover as operation
+    from loopai_trainer.operations.targets import Scope
+
+    def call() -> Answer:
+        scope = Scope(os.environ, output_dir, task_id)
+        return operation(version, scope, adopt=adopt, terminate=terminate, wait_timeout_s=wait_timeout_s, watch=watch)
+
+    given = {"version": version, "adopt": adopt, "terminate": terminate, "task_id": task_id, "output_dir": output_dir}
+    return _state(_guarded("recover", call, {**given, "wait_timeout_s": wait_timeout_s, "watch": watch}))
 
 
 def prefill_guide(
@@ -140,7 +177,8 @@ def prefill_guide(
 
     What cannot be resolved at all comes back in the same shape, with `error`.
     """
-    return _prefilled(_request(state, config_path, thread_id, settings), task_type)
+    given = {"config_path": config_path, "task_type": task_type}
+    return _prefilled(_request(state, config_path, thread_id, settings), task_type, given)
 
 
 def load_events(
@@ -151,7 +189,8 @@ def load_events(
     Without `output_dir` as the command line looks: OUTPUT_DIR, else ./outputs, and the index of known runs. A log that
     cannot be read is told by one event of that kind, with status `failed` and `error`.
     """
-    answer = _guarded("events", lambda: Answer("events", {"events": _events(task_id, output_dir, version_id)}))
+    given = _which(task_id, output_dir, version_id)
+    answer = _guarded("events", lambda: Answer("events", {"events": _events(task_id, output_dir, version_id)}), given)
     if answer.data is not None:
         return list(answer.data["events"])
     said = {"status": "failed", "message": answer.message, "error": answer.envelope()["error"]}
@@ -164,8 +203,9 @@ def analyze_results(
     """The analysis envelope of a version, or of the task's newest finished one: `["data"]["best_checkpoint"]`, ..."""
     from loopai_trainer.operations.analyze import analyze as operation
 
+    given = _which(task_id, output_dir, version_id)
     return _guarded(
-        "analyze", lambda: Answer("analyze", operation(_finished(task_id, output_dir, version_id)))
+        "analyze", lambda: Answer("analyze", operation(_finished(task_id, output_dir, version_id))), given
     ).envelope()
 
 
@@ -197,7 +237,8 @@ def get_configer_task_state_config(
     from loopai_trainer.operations.configer import get_section
 
     command = "get_configer_task_state_config"
-    return _answered(command, lambda: get_section(section_name, field_name, task_id, os.environ)).envelope()
+    given = {"section_name": section_name, "field_name": field_name, "task_id": task_id}
+    return _answered(command, lambda: get_section(section_name, field_name, task_id, os.environ), given).envelope()
 
 
 def update_configer_task_state_config(
@@ -210,7 +251,8 @@ def update_configer_task_state_config(
     from loopai_trainer.operations.configer import update_section
 
     command = "update_configer_task_state_config"
-    return _answered(command, lambda: update_section(section_name, updates, task_id, os.environ)).envelope()
+    given = {"section_name": section_name, "task_id": task_id}
+    return _answered(command, lambda: update_section(section_name, updates, task_id, os.environ), given).envelope()
 
 
 def _finished(task_id: str, output_dir: str | None, version_id: str | None) -> str:
@@ -246,23 +288,34 @@ def _texts(value: Any, depth: int) -> Any:
     return value
 
 
-def _prefilled(request: Request, task_type: str | None = None) -> dict[str, Any]:
+def _which(task_id: object, output_dir: object, version_id: object) -> dict[str, object]:
+    return {"task_id": task_id, "output_dir": output_dir, "version_id": version_id}
+
+
+def _prefilled(
+    request: Request, task_type: str | None = None, given: Mapping[str, object] | None = None
+) -> dict[str, Any]:
     from loopai_trainer.operations import guide
 
-    answer = _guarded("guide", lambda: guide.guide(request, task_type))
+    answer = _guarded("guide", lambda: guide.guide(request, task_type), given)
     return dict(answer.data) if answer.data is not None else guide.refused(_error_of(answer), task_type)
 
 
-def _guarded(command: str, operation: Callable[[], Answer]) -> Answer:
-    return without_secrets(_answered(command, operation), os.environ)
+def _guarded(command: str, operation: Callable[[], Answer], given: Mapping[str, object] | None = None) -> Answer:
+    return without_secrets(_answered(command, operation, given), os.environ)
 
 
-def _answered(command: str, operation: Callable[[], Answer]) -> Answer:
+def _answered(command: str, operation: Callable[[], Answer], given: Mapping[str, object] | None = None) -> Answer:
+    """The answer, also where it is a refusal; `given`: arguments whose kind is known (rules.call_arguments)."""
     try:
+        call_arguments.refuse_unfit(**(given or {}))
         return operation()
     except TrainerError as error:
         return failure(command, error)
     except Exception as error:  # noqa: BLE001 - the API's boundary: callers get the common error shape, never a raise
+        refused = host_refusals.told(error)
+        if refused is not None:
+            return failure(command, refused)
         _log.error("trainer %s: not foreseen", command, exc_info=error)
         text = f"{type(error).__name__}: {error}"
         kind = {"type": type(error).__name__}
@@ -275,6 +328,12 @@ def _error_of(answer: Answer) -> TrainerError:
 
 
 def _state(answer: Answer, request: Request | None = None) -> State:
-    from loopai_trainer.operations.task_state import of_answer
+    """`request`: what the prefill guide is made of, unless it is unfit, or its store was just waited for in vain."""
+    from loopai_trainer.operations import guide, task_state
 
-    return of_answer(answer, None if request is None else _prefilled(request))
+    error = answer.error
+    if request is None:
+        return task_state.of_answer(answer)
+    if error is not None and (isinstance(error, TaskStoreError) or error.code == call_arguments.CODE):
+        return task_state.of_answer(answer, guide.refused(error))
+    return task_state.of_answer(answer, _prefilled(request))

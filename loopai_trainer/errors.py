@@ -1,7 +1,7 @@
 """The error tree: every refusal has a stable code, a message, a hint and an exit code.
 
-TrainerError                     1
-├── UsageError                   2   USAGE, NO_WORKING_FOLDER, FILE_UNUSABLE
+TrainerError                     1   UNEXPECTED, FILE_UNUSABLE
+├── UsageError                   2   USAGE, ARGUMENT_INVALID, NO_WORKING_FOLDER
 ├── ValidationError              3
 │   ├── SettingsError                SETTINGS_INVALID, SETTINGS_MISSING, RUN_DIR_IN_USE
 │   ├── TaskStoreError               TASK_STORE_UNUSABLE, TASK_STORE_MISSING, TASK_STORE_BUSY, TASK_UNKNOWN

@@ -35,7 +35,7 @@ def state_of(place, **trainer):
 def test_the_public_names_are_pinned():
     assert sorted(loopai_trainer.__all__) == [
         "ConfigGenerator", "__version__", "analyze_results", "dev", "get_configer_task_state_config",
-        "inspect_prepared_config", "load_events", "prefill_guide", "prepare", "run",
+        "inspect_prepared_config", "load_events", "prefill_guide", "prepare", "recover", "run",
         "run_prepared", "select_best_checkpoint", "update_configer_task_state_config",
     ]  # fmt: skip
     assert set(loopai_trainer.__all__) <= set(dir(loopai_trainer))
@@ -140,7 +140,7 @@ def test_a_log_that_cannot_be_read_is_told_as_an_event(environ):
         os.unlink(log)
     os.mkdir(log)
     (told,) = loopai_trainer.load_events("api_task", str(environ.root / "outputs"))
-    assert (told["status"], told["context_id"], told["error"]["code"]) == ("failed", "api_task", "UNHANDLED_EXCEPTION")
+    assert (told["status"], told["context_id"], told["error"]["code"]) == ("failed", "api_task", "FILE_UNUSABLE")
 
 
 def test_the_output_folder_is_found_as_the_command_line_finds_it(environ, monkeypatch):
@@ -182,3 +182,66 @@ def test_paths_may_be_path_objects(environ, tmp_path):
     assert done["trainer_last_error"] is None
     assert done["trainer_output_dir"].startswith(f"{tmp_path}/out/")
     assert done["trainer_prefill_guide"]["ready"] is True
+
+
+SHA256 = "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "wrong"),
+    [
+        ("prepare", {"config_path": 5}, "config_path"),
+        ("prepare", {"overrides": "learning_rate=1"}, "overrides"),
+        ("prepare", {"resume": 7}, "resume"),
+        ("prepare", {"progress": "yes"}, "progress"),
+        ("inspect_prepared_config", {"prepared_config_path": None}, "prepared_config_path"),
+        ("inspect_prepared_config", {"prepared_config_path": "x", "refresh": "no"}, "refresh"),
+        ("dev", {"prepared_config_path": "x", "limit_s": "5"}, "limit_s"),
+        ("run_prepared", {"prepared_config_path": "x", "expected_config_sha256": None}, "expected_config_sha256"),
+        (
+            "run_prepared",
+            {"prepared_config_path": "x", "expected_config_sha256": SHA256, "wait_timeout_s": "5"},
+            "wait_timeout_s",
+        ),
+        ("run_prepared", {"prepared_config_path": "x", "expected_config_sha256": SHA256, "watch": 5}, "watch"),
+        ("run", {"no_approval": True, "wait_timeout_s": []}, "wait_timeout_s"),
+        ("recover", {"version": 5, "adopt": True}, "version"),
+        ("recover", {"version": "v1", "adopt": "no"}, "adopt"),
+        ("prefill_guide", {"config_path": 5}, "config_path"),
+        ("load_events", {"output_dir": 5}, "output_dir"),
+        ("load_events", {"version_id": 5}, "version_id"),
+        ("analyze_results", {"task_id": 5}, "task_id"),
+        ("get_configer_task_state_config", {"section_name": ["trainer"]}, "section_name"),
+        ("update_configer_task_state_config", {"section_name": "trainer", "updates": {}, "task_id": 5}, "task_id"),
+    ],
+)
+def test_an_argument_of_a_wrong_kind_is_named(environ, caplog, name, arguments, wrong):
+    answer = getattr(loopai_trainer, name)(**arguments)
+    found = answer[0] if isinstance(answer, list) else answer
+    error = found["trainer"]["trainer_last_error"] if "trainer" in found else found["error"]
+    assert (error["type"], error["code"]) == ("UsageError", "ARGUMENT_INVALID"), error
+    assert error["detail"].startswith(f"{wrong} is {arguments[wrong]!r} (")
+    assert [problem["field"] for problem in error["problems"]] == [wrong]
+    assert not caplog.records, "it is foreseen"
+
+
+def test_a_deleted_working_folder_is_told(environ, caplog):
+    gone = environ.root / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    for state in (loopai_trainer.prepare({}), loopai_trainer.run_prepared("x", SHA256)):
+        error = state["trainer"]["trainer_last_error"]
+        assert (error["type"], error["code"]) == ("UsageError", "NO_WORKING_FOLDER"), error
+    assert not caplog.records
+    os.chdir(environ.root)
+
+
+def test_recover_needs_exactly_one_wish_and_an_orphan(environ):
+    data = loopai_trainer.prepare(state=state_of(environ), version_id="v1")["trainer"]["trainer_result"]["data"]
+    refused = loopai_trainer.recover(data["run_dir"])["trainer"]["trainer_last_error"]
+    assert (refused["code"], "--adopt or --terminate" in refused["detail"]) == ("USAGE", True)
+    refused = loopai_trainer.recover("v1", terminate=True, output_dir=environ.root / "outputs")["trainer"]
+    assert refused["trainer_last_error"]["code"] == "NOT_ORPHANED"
+    unknown = loopai_trainer.recover("v2", adopt=True, task_id="api_task")["trainer"]
+    assert unknown["trainer_last_error"]["code"] == "NOT_FOUND"
