@@ -46,9 +46,9 @@ _SURELY_MEANT, _PERHAPS_MEANT = 0.9, 0.6
 class Request(NamedTuple):
     """What a caller says: settings by name, files of settings, native overrides (`--set`), and its environment.
 
-    `thread_id` is the API's name for the task when nothing else names it. `state` beats `state_path`. `backend_flags`
-    are flags whose setting is called differently by each backend (`--env`, `--backend-dir`). `resume`: the version that
-    is to be continued.
+    `thread_id` is the API's name for the task, below those of a call, a variable and a state (decisions/0077). `state`
+    beats `state_path`. `backend_flags` are flags whose setting is called differently by each backend (`--env`,
+    `--backend-dir`). `resume`: the version that is to be continued.
     """
 
     keyword: Mapping[str, Any]
@@ -235,17 +235,16 @@ def _layers(request: Request) -> tuple[list[rules.Layer], tuple[Problem, ...]]:
 
 
 def _own_layers(request: Request) -> tuple[list[rules.Layer], list[rules.Layer]]:
-    """(the explicit state's, starter.yaml's and what ranks below): the task store's stand between them."""
+    """(the explicit state's and below it the `thread_id`, starter.yaml's): the task store's stand between them."""
     explicit: list[rules.Layer] = []
     state = request.state if request.state is not None else None
     if state is None and request.state_path:
         state = read_state(request.state_path)
     if state is not None:
         explicit += _state_layers(state, "state")
-    last = _starter_layers(request.config_path) if request.config_path else []
     if request.thread_id:
-        last.append(rules.Layer("thread_id", {"task_id": request.thread_id}))
-    return explicit, last
+        explicit.append(rules.Layer("thread_id", {"task_id": request.thread_id}))
+    return explicit, _starter_layers(request.config_path) if request.config_path else []
 
 
 _GENERAL_NAMES = frozenset(field.name for field in rules.GENERAL)

@@ -38,10 +38,15 @@ def test_starter_yaml_ranks_below_an_explicit_state(starter):
     assert resolve(Request({}, {}, config_path=starter)).settings.text("CUDA_VISIBLE_DEVICES") == "2"
 
 
-def test_thread_id_names_the_task_only_if_nothing_else_does(starter):
-    assert resolve(Request({}, {}, thread_id="thread")).settings.text("task_id") == "thread"
-    assert resolve(Request({}, {}, config_path=starter, thread_id="thread")).settings.text("task_id") == "starter-task"
-    assert resolve(Request({}, {"TASK_ID": "env"}, thread_id="thread")).settings.text("task_id") == "env"
+def test_thread_id_names_the_task_unless_call_variable_or_state_does(starter):
+    def task(keyword=(), environ=(), **sources):
+        return resolve(Request(dict(keyword), dict(environ), thread_id="thread", **sources)).settings.text("task_id")
+
+    assert task() == task(config_path=starter) == "thread"
+    assert task(config_path=starter, state={"trainer": {"train_stage": "sft"}}) == "thread"
+    assert task(config_path=starter, state={"task_id": "state-task"}) == "state-task"
+    assert task(environ={"TASK_ID": "env"}) == "env"
+    assert task(keyword={"task_id": "call"}, environ={"TASK_ID": "env"}) == "call"
 
 
 @pytest.mark.parametrize("dump", [json.dumps, lambda value: f"trainer:\n  task_id: {value['trainer']['task_id']}\n"])
