@@ -105,7 +105,7 @@ class TaskStore:
             connection.row_factory = sqlite3.Row
             yield connection
         except (sqlite3.Error, RecursionError, UnicodeEncodeError) as error:
-            raise _refusal(self.path, error) from None
+            raise _refusal(self.path, error, self.wait_s) from None
         finally:
             if connection is not None:
                 connection.close()  # rolls back what was not committed
@@ -236,11 +236,11 @@ def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
     return frozenset(row["name"] for row in connection.execute(f"pragma table_info({table})"))
 
 
-def _refusal(path: str, error: Exception) -> TaskStoreError:
+def _refusal(path: str, error: Exception, waited_s: float) -> TaskStoreError:
     said = str(error)
     if "locked" in said or "busy" in said:
         return TaskStoreError(
-            f"the task store {path} is held by another writer: {said}",
+            f"the task store {path} is held by another writer, also after {waited_s:g} s: {said}",
             code="TASK_STORE_BUSY",
             hint="try again when the other program is done with it",
         )

@@ -25,7 +25,9 @@ _LABEL = "task store trainer"
 _AGENTS = ("constructor", "obtainer")
 """In this order (spec/001, "On every fresh Verl prepare() round")."""
 
-_WAIT_S, _BRIEF_WAIT_S = 10.0, 0.2
+_WAIT_S, _BRIEF_WAIT_S = 3.0, 0.2
+"""How long a store that another program holds is waited for while a person waits for `prepare`, and LoopAI's pickle."""
+
 _SOURCES = ("verl_source_dataset_path", "verl_source_eval_dataset_path")
 _DATASETS = ("train_input_dataset_path", "train_input_eval_dataset_path")
 _MADE = "/prepared_data/"
@@ -65,7 +67,7 @@ def stored(keyword: Mapping[str, Any], environ: Mapping[str, str], layers: Seque
         return Stored()
     from loopai_trainer.files.task_store import NODE, TaskStore
 
-    store = TaskStore(there.path)
+    store = TaskStore(there.path, _WAIT_S)
     try:
         section = store.section(there.task_id, NODE)
         made = [(agent, store.mapped_file(there.task_id, agent)) for agent in _AGENTS]

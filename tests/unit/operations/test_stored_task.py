@@ -1,12 +1,16 @@
 """LoopAI's task store as a source of settings, its rank among the others, and what prepare writes back there."""
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 from fakes.loopai import LoopAI, read_events
 
+import loopai_trainer
 from loopai_trainer.errors import DataError, SettingsError, TaskStoreError
+from loopai_trainer.files import task_store
+from loopai_trainer.operations import stored_task
 from loopai_trainer.operations.prepare import prepare
 from loopai_trainer.operations.sources import Request, resolve
 from loopai_trainer.rules.wrapped import wrap
@@ -281,8 +285,6 @@ def test_a_task_that_nobody_named_is_not_written(stored, database):
 
 
 def test_a_store_that_cannot_be_written_is_a_warning(stored, database, monkeypatch):
-    from loopai_trainer.files import task_store
-
     def busy(*_, **__):
         raise TaskStoreError("it is held", code="TASK_STORE_BUSY", hint="wait")
 
@@ -293,6 +295,30 @@ def test_a_store_that_cannot_be_written_is_a_warning(stored, database, monkeypat
     with pytest.raises(DataError) as caught:
         stored.prepare(task_id="demo", trainer_version_id="v2")
     assert caught.value.code == "DATA_INVALID"
+
+
+def test_a_store_that_is_held_is_waited_for_once_and_shortly(stored, tmp_path, monkeypatch):
+    held = LoopAI(tmp_path / "held.sqlite", wal=False)
+    held.add_task("demo", {"trainer": {}})
+    stored.environ["DB_PATH"] = str(held.path)
+    for name, value in stored.environ.items():
+        monkeypatch.setenv(name, value)
+    assert stored_task._WAIT_S <= 5.0  # of a person who waits for `prepare`
+    monkeypatch.setattr(stored_task, "_WAIT_S", 0.05)
+    waits = []
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        task_store.sqlite3, "connect", lambda *words, **more: waits.append(more["timeout"]) or connect(*words, **more)
+    )
+    holder = connect(held.path, isolation_level=None)
+    holder.execute("begin exclusive")
+    told = loopai_trainer.prepare({"trainer": {}}, task_id="demo")["trainer"]
+    holder.execute("rollback")
+    holder.close()
+    error = told["trainer_last_error"]
+    assert (error["code"], waits) == ("TASK_STORE_BUSY", [0.05])
+    assert "is held by another writer, also after 0.05 s" in error["detail"]
+    assert told["trainer_prefill_guide"]["error"]["code"] == "TASK_STORE_BUSY"
 
 
 def test_secrets_do_not_reach_the_store(stored, database):
