@@ -22,6 +22,7 @@ _HINTS = {
     "CLUSTER_UNREACHABLE": "see to the cluster's head; one that is started anew says that the job is gone",
     "JOB_FAILED": "mend what the cluster says, then make the same run-prepared call again",
     "TRAINING_UNSEEN": "look at it on that host, which sees what is left there",
+    "WORKER_STOPPED": "let it go on with: kill -CONT and the number of that process",
     "WORKER_LOST": "make the same run-prepared call again: it finishes what can be finished",
 }
 RESULTS = ("best_checkpoint", "best_metric", "update_model_path", "checkpoints", "result", "duration_s")

@@ -52,7 +52,8 @@ class Facts:
     `state`: run_state.json, None if absent; `damaged`: why it could not be read, else ''. `training_alive`: a recorded
     or marked process of this run lives; None: it cannot be seen from here (other pid namespace). `started`: training
     was exec'd or was just about to be. `exit_record`: launch/exit.json. `boot_id`: of this host, now. `training_gone`:
-    its main process was seen to be gone. `disk_full`: no record can be written.
+    its main process was seen to be gone. `disk_full`: no record can be written. `worker_stopped`: by SIGSTOP, while it
+    holds run.lock.
 
     Of a worker on a cluster: `job` (ALIVE, GONE or UNKNOWN; empty for any other), `job_said` (by the cluster, of its
     end), `job_place` (the host it ran on), `seen_here` (on this very host), `locks_reach` (a lock held there is seen).
@@ -75,6 +76,7 @@ class Facts:
         "training_alive",
         "training_gone",
         "training_lock_held",
+        "worker_stopped",
     )
 
     def __init__(
@@ -91,6 +93,7 @@ class Facts:
         boot_id: str = "",
         training_gone: bool = False,
         disk_full: bool = False,
+        worker_stopped: bool = False,
         job: str = "",
         job_said: str = "",
         job_place: str = "",
@@ -108,6 +111,7 @@ class Facts:
         self.boot_id = boot_id
         self.training_gone = training_gone
         self.disk_full = disk_full
+        self.worker_stopped = worker_stopped
         self.job = job
         self.job_said = job_said
         self.job_place = job_place
@@ -250,6 +254,10 @@ def _supervised(facts: Facts) -> Verdict:
 
 def _working(facts: Facts) -> Verdict:
     """A worker is at it. Its record may be old when the disk is full: then processes and files say how far it is."""
+    if facts.worker_stopped:
+        pid = (facts.state or {})["worker"]["pid"]
+        message = f"its worker, process {pid}, is stopped (SIGSTOP), so nobody watches the training or writes its end"
+        return Verdict("finalizing" if facts.training_gone else facts.recorded, ATTACH, "WORKER_STOPPED", message)
     if not facts.training_gone:
         return Verdict(facts.recorded, ATTACH)
     if facts.disk_full:

@@ -65,6 +65,20 @@ def test_a_held_run_lock_means_a_worker(status):
     assert of(status, run_lock_held=True, started=True, training_lock_held=True) == (status, "attach")
 
 
+@pytest.mark.parametrize(("gone", "status"), [(False, "running"), (True, "finalizing")])
+def test_a_stopped_worker_is_named(gone, status):
+    facts = Facts(
+        state={"status": "running", "worker": {"pid": 77}},
+        run_lock_held=True,
+        started=True,
+        training_gone=gone,
+        worker_stopped=True,
+    )
+    found = verdict(facts)
+    assert (found.status, found.action, found.code) == (status, "attach", "WORKER_STOPPED")
+    assert "process 77, is stopped (SIGSTOP)" in found.message
+
+
 def test_a_held_run_lock_without_a_record_is_a_caller_that_is_starting():
     assert of(run_lock_held=True) == ("queued", "attach")
     found = verdict(Facts(run_lock_held=True, damaged="torn"))
