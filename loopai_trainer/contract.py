@@ -269,8 +269,17 @@ class Submits(Protocol):
     def submit(self, argv: Sequence[str], handle: str, environ: Mapping[str, str]) -> None:
         """Start the worker; a second submission of the same handle changes nothing."""
 
-    def alive(self, handle: str) -> bool | None:
-        """Whether the worker waits or lives; None: nobody can say now."""
+    def alive(self, handle: str, limit_s: float | None = None) -> bool | None:
+        """Whether the worker waits or lives; None: nobody can say now. `limit_s`: what its caller's limit leaves."""
+
+    def stop(self, handle: str, grace_s: float) -> None:
+        """Ask it to stop; one that still waits must not begin later, or be ended as soon as it does."""
+
+    def where(self, handle: str) -> str:
+        """For people: where it runs."""
+
+    def log(self, handle: str) -> str:
+        """What the place itself keeps of the worker's output, beside the files of the run; may be empty."""
 
     def told(self, handle: str) -> str:
         """What the place says of a worker that has ended; may be empty."""

@@ -191,7 +191,7 @@ _RUN_ROWS = (
 def _logs(out: Page, data: Mapping[str, Any], message: str) -> None:
     for line in data["lines"]:
         out.file.write(line + "\n")
-    if message and not data["lines"]:
+    if message and (not data["lines"] or data["source"] != data["path"]):
         sys.stderr.write(message + "\n")
 
 

@@ -22,8 +22,10 @@ _LIMIT_S = 600.0
 """Hashing a large model on another host takes minutes."""
 
 
-def check(run: RunDir, plan: Plan, environ: Mapping[str, str]) -> bool:
-    """Whether locks that are held here are seen on the cluster. The caller holds run.lock.
+def check(run: RunDir, plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
+    """(whether locks that are held here are seen on the cluster, nodes that could take part and were not asked).
+
+    The caller holds run.lock.
 
     Raises HostUnfit for a cluster that cannot be reached, refuses or is too small, and what the check there refuses:
     InputChanged for other bytes or another environment.
@@ -31,14 +33,14 @@ def check(run: RunDir, plan: Plan, environ: Mapping[str, str]) -> bool:
     launch = plan.loopai["launch"]
     executor = executors.submitting(launch["executor"])
     if executor is None:
-        return True
+        return True, []
     words = (run.path, run.version_id, run.task.path, plan.sha256, __version__)
     argv = [launch["interpreter"], "-P", "-c", _CODE, *words]
     name = f"{run.version_id}-check-{os.urandom(4).hex()}"
     answer = read_answer(executor.ask(argv, launch["address"], name, environ, _LIMIT_S), str(launch["interpreter"]))
     if answer["error"] is not None:
         raise _refusal(answer["error"])
-    return answer["locks_reach"] is True
+    return answer["locks_reach"] is True, [str(one) for one in answer.get("not_asked") or ()]
 
 
 def read_answer(log: str, interpreter: str) -> dict[str, Any]:

@@ -10,13 +10,14 @@ import logging
 import os
 import platform
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopai_trainer import backends
 from loopai_trainer.errors import HostUnfit, TrainerError
 from loopai_trainer.files.run_dir import RunDir, TaskDir
-from loopai_trainer.host import locks
+from loopai_trainer.host import environments, locks
 from loopai_trainer.operations import inputs
 from loopai_trainer.operations.answer import problem_json
 from loopai_trainer.operations.prepared_config import read_config
@@ -30,21 +31,24 @@ MARK = "loopai-trainer-probe: "
 
 _NODE_LIMIT_S = 120.0
 _END_BYTES = 1024 * 1024
-_MOST_ASKED = 32
-"""Nodes that are asked; of more, those with the most free devices."""
+_AT_ONCE = 16
+"""Nodes that are asked at the same time: all of them read the same files of one file system."""
+_NODES_LIMIT_S = 240.0
+"""After so long no further nodes are asked, and whoever starts the run is told which."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the answer: {"ok", "locks_reach", "nodes", "error"}. Exit status 0 also for a refusal."""
+    """Print the answer: {"ok", "locks_reach", "nodes", "not_asked", "error"}. Exit status 0 also for a refusal."""
     path, version_id, task_path, sha256, version = words
     run = RunDir(path, version_id, TaskDir(os.path.dirname(task_path), os.path.basename(task_path)))
-    answer: dict[str, Any] = {"ok": True, "locks_reach": False, "nodes": [], "error": None}
+    answer: dict[str, Any] = {"ok": True, "locks_reach": False, "nodes": [], "not_asked": [], "error": None}
     try:
         _same_program(version)
         plan = plans.approve(read_config(run), sha256, run.config).plan
         answer["locks_reach"] = locks.held(run.run_lock)
         inputs.verify(plan, backends.get(plan.framework, plan.stage), os.environ)
-        answer["nodes"] = _nodes(plan, run) if cluster.on_cluster(plan.loopai["launch"]) else []
+        if cluster.on_cluster(plan.loopai["launch"]):
+            answer["nodes"], answer["not_asked"] = _nodes(plan, run)
     except TrainerError as error:
         problems = [problem_json(problem) for problem in error.problems]
         answer |= {"ok": False, "error": {**error.brief(), "problems": problems}}
@@ -62,8 +66,11 @@ def _same_program(version: str) -> None:
         )
 
 
-def _nodes(plan: Plan, run: RunDir) -> list[str]:
-    """The nodes that training could take, each asked for what it sees. Raises HostUnfit, InputChanged."""
+def _nodes(plan: Plan, run: RunDir) -> tuple[list[str], list[str]]:
+    """The nodes that training could take: those that were asked for what they see, and those that were not.
+
+    Raises HostUnfit, InputChanged.
+    """
     import ray
 
     try:
@@ -77,8 +84,7 @@ def _nodes(plan: Plan, run: RunDir) -> list[str]:
     try:
         fitting = fitting_nodes(ray.nodes(), cluster.bundle(plan.loopai["launch"]))
         _refuse_too_few(plan, fitting, ray.nodes())
-        looks = looks_of(_paths(plan))
-        return [_asked(node, plan, run, looks) for node in fitting[:_MOST_ASKED]]
+        return ask_nodes(fitting, plan, run.config, looks_of(_paths(plan)))
     finally:
         ray.shutdown()
 
@@ -128,26 +134,79 @@ def looks_of(paths: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _asked(node: Mapping[str, Any], plan: Plan, run: RunDir, looks: Mapping[str, str]) -> str:
-    """The node's host name, if it sees the same plan, files and programs. Raises HostUnfit NODE_UNFIT."""
+def ask_nodes(
+    nodes: Sequence[Mapping[str, Any]], plan: Plan, config: str, looks: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
+    """(host names of the nodes that see the same, those that were not asked since the time was up).
+
+    Raises HostUnfit NODE_UNFIT for one that sees anything else, or does not answer, CLUSTER_TIMEOUT if there was time
+    for fewer nodes than training takes.
+    """
+    until = time.monotonic() + _NODES_LIMIT_S
+    expected = {**_expected(plan), "files": dict(looks)}
+    asked: list[str] = []
+    for begin in range(0, len(nodes), _AT_ONCE):
+        if time.monotonic() > until:
+            break
+        batch = nodes[begin : begin + _AT_ONCE]
+        answers = [_question(node, config, plan, list(looks)) for node in batch]
+        asked += [_agreeing(node, answer, expected) for node, answer in zip(batch, answers, strict=True)]
+    if len(asked) < plan.loopai["launch"]["nodes"]:
+        raise HostUnfit(
+            f"only {len(asked)} of {len(nodes)} nodes could be asked what they see within {_NODES_LIMIT_S:.0f} s",
+            code="CLUSTER_TIMEOUT",
+            hint="see whether the cluster is overloaded, or its shared file system slow; then make the same call again",
+        )
+    return asked, [_name(node) for node in nodes[len(asked) :]]
+
+
+def _question(node: Mapping[str, Any], config: str, plan: Plan, paths: Sequence[str]) -> Any:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     task = ray.remote(seen).options(num_cpus=0, max_retries=0, scheduling_strategy=place)
+    environment = plan.loopai["backend"]["environment"]
+    return task.remote(config, (plan.framework, plan.stage, environment), paths)
+
+
+def _agreeing(node: Mapping[str, Any], answer: Any, expected: Mapping[str, Any]) -> str:
+    """The node's host name. Raises HostUnfit NODE_UNFIT."""
+    import ray
+
     try:
-        found = ray.get(task.remote(run.config, plan.loopai["backend"]["python"], list(looks)), timeout=_NODE_LIMIT_S)
+        found = ray.get(answer, timeout=_NODE_LIMIT_S)
     except ray.exceptions.RayError as error:
         raise _unfit(node, str(error).strip().splitlines()[0]) from None
-    for what, expected, got in (
-        ("the plan (sha256)", plan.sha256, found["sha256"]),
-        ("loopai-trainer", __version__, found["version"]),
-        ("the backend's interpreter is there", True, found["python"]),
-        *((path, look, found["files"][path]) for path, look in looks.items()),
-    ):
-        if expected != got:
-            raise _unfit(node, f"{what}\n  expected: {expected}\n  got:      {got}")
+    for what, wanted in expected.items():
+        got = found[what]
+        if wanted == got:
+            continue
+        if what == "files":
+            path = next(path for path, look in wanted.items() if got.get(path) != look)
+            what, wanted, got = path, wanted[path], got.get(path)
+        raise _unfit(node, f"{what}\n  expected: {wanted}\n  got:      {got}")
+    return _name(node)
+
+
+def _name(node: Mapping[str, Any]) -> str:
     return str(node.get("NodeManagerHostname") or node["NodeManagerAddress"])
+
+
+def _expected(plan: Plan) -> dict[str, Any]:
+    pinned = plan.loopai["backend"]
+    environment = f"{pinned['package']} {pinned['version']}, packages and code {pinned['environment_sha256']}"
+    return {
+        "the plan (sha256)": plan.sha256,
+        "loopai-trainer": __version__,
+        "interpreter": _interpreter(),
+        "the backend's interpreter": pinned["python"],
+        "the backend": environment,
+    }
+
+
+def _interpreter() -> str:
+    return f"Python {platform.python_version()} at {os.path.realpath(sys.executable)}"
 
 
 def _unfit(node: Mapping[str, Any], why: str) -> HostUnfit:
@@ -158,11 +217,28 @@ def _unfit(node: Mapping[str, Any], why: str) -> HostUnfit:
     )
 
 
-def seen(config: str, python: str, paths: Sequence[str] = ()) -> dict[str, Any]:
-    """What one node sees (run there by Ray)."""
+def seen(config: str, backend: tuple[str, str, str], paths: Sequence[str] = ()) -> dict[str, Any]:
+    """What one node sees (run there by Ray). `backend`: framework, stage and the plan's word for the environment."""
     try:
         with open(config, "rb") as file:
             sha256 = digest.sha256(file.read())
     except OSError as error:
         sha256 = f"({error.strerror})"
-    return {"sha256": sha256, "version": __version__, "python": os.access(python, os.X_OK), "files": looks_of(paths)}
+    python, environment = _seen_backend(*backend)
+    return {
+        "the plan (sha256)": sha256,
+        "loopai-trainer": __version__,
+        "interpreter": _interpreter(),
+        "the backend's interpreter": python,
+        "the backend": environment,
+        "files": looks_of(paths),
+    }
+
+
+def _seen_backend(framework: str, stage: str, name: str) -> tuple[str, str]:
+    try:
+        environment = environments.resolve(name, framework, os.environ)
+        versions = backends.get(framework, stage).probe(environment)
+    except TrainerError as error:
+        return f"({error.message})", f"({error.message})"
+    return environment.python, f"{versions.package} {versions.version}, packages and code {versions.sha256}"

@@ -67,11 +67,11 @@ def run_prepared(
     talk(f"run {run.version_id}\nre-attach at any time with: {commands.run_prepared(run.config, sha256)}")
     refuse_other_version(run, version_id)
     refuse_sandbox(run, sha256, environ)
-    start = _Start(run, sha256, environ, verify_all, approved_via, progress, node_rank)
+    start = _Start(run, sha256, environ, verify_all, approved_via, progress, node_rank, talk)
     rounds = 0
     while True:
         rounds += 1
-        attached = _attached(run, sha256, start)
+        attached = _attached(run, sha256, start, deadline)
         seen = attached.observation
         if attached.kind != "finished" or seen is None:
             seen = waiting.until_end(run, watch, deadline=deadline, child_pid=attached.worker_pid)
@@ -84,9 +84,9 @@ def run_prepared(
             return waiting.ended("run-prepared", run, seen)
 
 
-def _attached(run: RunDir, sha256: str, start: _Start) -> Attachment:
+def _attached(run: RunDir, sha256: str, start: _Start, deadline: float | None) -> Attachment:
     try:
-        return start_or_attach(run, sha256, start)
+        return start_or_attach(run, sha256, start, deadline=deadline)
     except Orphaned:
         _tell_loopai(run, observe(run), lambda line: None)
         raise
@@ -114,6 +114,7 @@ class _Start:
         approved_via: str,
         progress: Progress | None,
         node_rank: int | None = None,
+        talk: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.run = run
         self.sha256 = sha256
@@ -122,6 +123,7 @@ class _Start:
         self.approved_via = approved_via
         self.progress = progress
         self.node_rank = node_rank
+        self.talk = talk
 
     def __call__(self) -> StartRequest:
         run = self.run
@@ -152,8 +154,10 @@ class _Start:
         from loopai_trainer.operations import cluster_check
 
         request = StartRequest(data, self.sha256, plan.task_id, plan.loopai["launch"]["executor"])
-        request.locks_reach = cluster_check.check(self.run, plan, self.environ)
+        request.locks_reach, request.not_asked = cluster_check.check(self.run, plan, self.environ)
         request.launch = dict(plan.loopai["launch"])
+        if request.not_asked:
+            self.talk(cluster.not_asked_text(request.not_asked))
         return request
 
     def _check_rank(self, launch: Mapping[str, Any]) -> None:

@@ -44,7 +44,7 @@ def until_end(
                 return None
             time.sleep(POLL_S)
             continue
-        seen = observe(run)
+        seen = observe(run, limit_s=None if deadline is None else deadline - time.monotonic())
         if child_pid is not None and _reaped(child_pid):
             child_pid = None
         if watch is not None:
@@ -113,7 +113,7 @@ def _reaped(pid: int) -> bool:
 
 def still_running(command: str, run: "RunDir") -> Answer:
     """The answer at a time limit: not a failure (interface section 5), exit 75."""
-    data = describe(run, observe(run))
+    data = describe(run, observe(run, limit_s=0.0))
     message = sentence(data) + f"; wait on with: {commands.wait(run.path)}"
     return Answer(command, data, status=data["status"], message=message, exit_code=75)
 

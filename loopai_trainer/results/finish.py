@@ -32,7 +32,7 @@ from loopai_trainer.results.analysis import (
     verl_metric_files,
 )
 from loopai_trainer.results.outcome import Ending, Evidence, Status, judge
-from loopai_trainer.rules import secrets
+from loopai_trainer.rules import cluster, secrets
 
 LOG_TAIL_BYTES = 512 * 1024
 METRIC_ROWS = 10_000
@@ -73,7 +73,7 @@ def finish(
         analysis=analysis,
         artefact=backend.final_artefact(run.checkpoints),
         changed=_changed(changed_inputs),
-        explain=lambda: backend.explain_failure(log_tail(run)),
+        explain=lambda: _explained(plan, backend, log_tail(run)),
         own=_own_verdict(run, plan, backend),
     )
     status, error = judge(ending, evidence)
@@ -102,6 +102,11 @@ def finish(
         "ended_at": report.clock(ending.ended_at),
         "training_step_losses": step_losses(analysis.measured),
     }
+
+
+def _explained(plan: Plan, backend: Backend, tail: Sequence[str]) -> tuple[str, str] | None:
+    lost = cluster.failure(tail) if cluster.on_cluster(plan.loopai["launch"]) else None
+    return lost or backend.explain_failure(tail)
 
 
 def error_json(error: TrainerError) -> dict[str, Any]:

@@ -209,7 +209,7 @@ DATA: Mapping[str, Schema] = {
             "best_checkpoint": _CHOSEN,
         })),
     }),
-    "logs": _record({"path": _TEXT, "lines": _list(_TEXT), "truncated": _FLAG}),
+    "logs": _record({"path": _TEXT, "lines": _list(_TEXT), "truncated": _FLAG, "source": _TEXT}),
     "events": _record({"events": _list(_EVENT), "next_seq": _COUNT}),
     "analyze": _record({
         "framework": _TEXT,

@@ -7,7 +7,7 @@ from loopai_trainer.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
 RAY_JOBS = "ray_jobs"
@@ -20,7 +20,14 @@ MASTER = ("MASTER_ADDR", "MASTER_PORT")
 RAY_KEYS = ("address", "interpreter", "resources")
 """Keys of `loopai.launch` that only a plan for a Ray cluster has."""
 
+DRIVER = "loopai-trainer: "
+"""Beginning of the lines of the driver on a cluster in training's output; those that follow are its words."""
+FAILED = "the cluster failed: "
+HEAD_GONE = "the cluster's head cannot be reached"
+HEAD_BACK = "the cluster's head can be reached again"
+
 _MOST_NODES = 4096
+_SHOWN = 20
 
 
 def on_cluster(launch: "Mapping[str, Any]") -> bool:
@@ -64,6 +71,31 @@ def _resources(value: object) -> object:
         raise ConfigError(
             f"node_resources is no JSON: {error}", hint="write for example --option node_resources='{\"CPU\": 4}'"
         ) from None
+
+
+def not_asked_text(names: "Sequence[object]") -> str:
+    """What has to be known of nodes that could take part, but were not asked what they see of the plan's files."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    shown = ", ".join(str(name) for name in names[:_SHOWN]) + more
+    return (
+        f"{len(names)} nodes of the cluster were not asked before the start whether they see the same files, "
+        f"interpreter and backend, since the time for that was up: {shown}"
+    )
+
+
+def failure(log_tail: "Sequence[str]") -> "tuple[str, str] | None":
+    """(cause, advice) if the driver said that it lost a node or the head; what its ranks say then only follows."""
+    cause = ""
+    for line in log_tail:
+        said = line[len(DRIVER) :].strip() if line.startswith(DRIVER) else ""
+        if said.startswith(FAILED):
+            cause = said[len(FAILED) :]
+            break
+        if said.startswith(HEAD_GONE):
+            cause = said
+        elif said.startswith(HEAD_BACK):
+            cause = ""
+    return (cause, "see to the cluster, then prepare a new version to train again") if cause else None
 
 
 def device_count(launch: "Mapping[str, Any]") -> int:

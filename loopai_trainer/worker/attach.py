@@ -51,15 +51,18 @@ class Attachment:
         self.worker_pid = worker_pid
 
 
-def start_or_attach(run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]") -> Attachment:
+def start_or_attach(
+    run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]", *, deadline: float | None = None
+) -> Attachment:
     """Make sure that the one training of this version runs, has run, or is refused.
 
     `begin` is called under run.lock, only when nothing has started yet; what it raises releases the lock and passes
     through. Raises Orphaned (training lives without a worker; nothing is touched), PlanChanged (the version runs,
-    or ran, with another hash than `sha256`) and HostUnfit DISK_FULL.
+    or ran, with another hash than `sha256`) and HostUnfit DISK_FULL. `deadline` (monotonic seconds) bounds what looking
+    at a run on a cluster may take; a start takes its time.
     """
     try:
-        return _start_or_attach(run, sha256, begin)
+        return _start_or_attach(run, sha256, begin, deadline)
     except OSError as error:
         if error.errno in _NOT_WRITABLE:
             raise _not_writable(error) from None
@@ -68,10 +71,12 @@ def start_or_attach(run: "RunDir", sha256: str, begin: "Callable[[], StartReques
         raise _disk_full(run, str(error)) from None
 
 
-def _start_or_attach(run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]") -> Attachment:
+def _start_or_attach(
+    run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]", deadline: float | None
+) -> Attachment:
     until = time.monotonic() + _RETRY_S
     while True:
-        seen = observe(run)
+        seen = observe(run, limit_s=None if deadline is None else deadline - time.monotonic())
         _same_plan(seen, sha256)
         if seen.verdict.action == ANSWER:
             if seen.damaged:
@@ -160,6 +165,11 @@ def _under_lock(run: "RunDir", sha256: str, begin: "Callable[[], StartRequest]")
         if seen.verdict.action in (ANSWER, ATTACH, ORPHAN, RETRY):  # ATTACH: a cluster's job is there, or may be
             return None
         _same_plan(seen, sha256)
+        if seen.verdict.code == "JOB_FAILED" and os.path.exists(run.cancel_request):
+            from loopai_trainer.worker import calling_off
+
+            calling_off.end(run, seen)
+            return None
         if seen.verdict.action == FINISH:
             if seen.verdict.code == "DISK_FULL":
                 raise _disk_full(run, "the result of the training that has ended cannot be written")
@@ -211,4 +221,5 @@ def _submission(run: "RunDir", request: StartRequest, attempt: int) -> "dict[str
     if executor is None:
         return {}
     request.handle = executor.handle(request.launch, run.path, run.version_id, attempt)
-    return {"executor": {"name": request.executor, "handle": request.handle, "locks_reach": request.locks_reach}}
+    recorded = {"name": request.executor, "handle": request.handle, "locks_reach": request.locks_reach}
+    return {"executor": {**recorded, **({"not_asked": request.not_asked} if request.not_asked else {})}}

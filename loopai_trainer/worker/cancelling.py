@@ -24,13 +24,16 @@ Source: measured with LLaMA-Factory 0.9.5.
 """
 
 
-def request_cancel(run: "RunDir", requested_by: str, grace_s: float = GRACE_S) -> tuple[bool, Observation]:
+def request_cancel(
+    run: "RunDir", requested_by: str, grace_s: float = GRACE_S, *, limit_s: float | None = None
+) -> tuple[bool, Observation]:
     """(whether somebody was there to be asked, the run as it was seen). The caller waits for the end itself.
 
     Nothing is written for a run that has ended, has not started, or is orphaned: see the verdict. A request that cannot
     be written (disk full) is made as SIGTERM to the worker. Raises HostUnfit if that cannot be either.
+    `limit_s`: what the caller's time limit leaves, where a cluster has to be asked.
     """
-    seen = observe(run)
+    seen = observe(run, limit_s=limit_s)
     if seen.verdict.action != ATTACH:
         return False, seen
     request: dict[str, Any] = {

@@ -52,10 +52,11 @@ class Observation:
         self.damaged = damaged
 
 
-def observe(run: "RunDir", *, holding_run_lock: bool = False) -> Observation:
+def observe(run: "RunDir", *, holding_run_lock: bool = False, limit_s: float | None = None) -> Observation:
     """Look at a run, in the order of facts of interface section 7; what cannot matter any more is not looked at.
 
-    `holding_run_lock`: the caller itself holds run.lock, so it says nothing about a worker.
+    `holding_run_lock`: the caller itself holds run.lock, so it says nothing about a worker. `limit_s`: what its time
+    limit leaves, where a cluster has to be asked.
     """
     run_lock_held = not holding_run_lock and locks.held(run.run_lock)
     # Read after the lock was looked at: a worker writes its last state before it lets the lock go.
@@ -73,27 +74,28 @@ def observe(run: "RunDir", *, holding_run_lock: bool = False) -> Observation:
         approved=not run_lock_held and not started and os.path.lexists(run.approval) and _approved(run),
     )
     if facts.recorded not in TERMINAL:
-        _look_further(run, facts)
+        _look_further(run, facts, limit_s)
     return Observation(verdict(facts), state, facts.exit_record, result, read.damaged or doubt)  # type: ignore[arg-type]
 
 
-def _look_further(run: "RunDir", facts: Facts) -> None:
+def _look_further(run: "RunDir", facts: Facts, limit_s: float | None) -> None:
     """The facts that matter for a run without a recorded end."""
     if facts.run_lock_held:
+        facts.worker_stopped = processes.stopped((facts.state or {}).get("worker"), traced=False)
         if facts.started and facts.recorded in LIVE:
             facts.training_gone = main_gone(run)
             facts.disk_full = facts.training_gone and atomic.is_full(run.path)
         return
     facts.training_lock_held = locks.held(run.training_lock)
     facts.boot_id = processes.boot_id()
-    _ask_cluster(facts)
+    _ask_cluster(facts, limit_s)
     if facts.started and not facts.training_lock_held:
         facts.training_alive = bool(living(run, facts.state))
         facts.exit_record = read_exit(run)
         facts.disk_full = atomic.is_full(run.path)
 
 
-def _ask_cluster(facts: Facts) -> None:
+def _ask_cluster(facts: Facts, limit_s: float | None) -> None:
     """What the job server says of a worker that was submitted to a cluster; nothing is loaded for any other run."""
     recorded = (facts.state or {}).get("executor") or {}
     if facts.recorded not in LIVE or recorded.get("name") in (None, *HERE):
@@ -108,7 +110,7 @@ def _ask_cluster(facts: Facts) -> None:
     if executor is None:
         return
     handle = str(recorded.get("handle"))
-    facts.job = _ANSWERS[executor.alive(handle)]
+    facts.job = _ANSWERS[executor.alive(handle, limit_s)]
     facts.job_place = str(recorded.get("host") or "")
     facts.locks_reach = recorded.get("locks_reach") is True
     worker = (facts.state or {}).get("worker")

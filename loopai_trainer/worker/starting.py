@@ -37,10 +37,12 @@ class StartRequest:
     """The exact approved bytes and their hash; `device_fds`: locks of the devices, for worker and keeper to hold.
 
     `launch`, `locks_reach`, `handle`: for an executor that submits: the plan's block, whether a lock that is held here
-    is seen there, and which job it will be.
+    is seen there, and which job it will be. `not_asked`: nodes of which nobody knows whether they see the same files.
     """
 
-    __slots__ = ("config", "device_fds", "executor", "handle", "launch", "locks_reach", "sha256", "task_id")
+    __slots__ = (
+        *("config", "device_fds", "executor", "handle", "launch", "locks_reach", "not_asked", "sha256", "task_id"),
+    )
 
     def __init__(
         self, config: bytes, sha256: str, task_id: str, executor: str = "local", device_fds: "Sequence[int]" = ()
@@ -52,6 +54,7 @@ class StartRequest:
         self.device_fds = tuple(device_fds)
         self.launch: dict[str, Any] = {}
         self.locks_reach = False
+        self.not_asked: list[str] = []
         self.handle = ""
 
     def close(self) -> None:

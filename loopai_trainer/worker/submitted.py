@@ -11,6 +11,7 @@ import time
 from loopai_trainer.files import state_file
 from loopai_trainer.files.run_dir import RunDir, TaskDir
 from loopai_trainer.host import locks
+from loopai_trainer.rules.run_state import LIVE
 from loopai_trainer.worker import entry
 
 _LOCK_S = 300.0
@@ -20,7 +21,9 @@ _PAUSE_S = 0.1
 
 
 def main(words: list[str]) -> int:
-    """The worker's exit status; 1 if this job is not the one that run_state.json names, or gets no lock."""
+    """The worker's exit status; 1 if this job is not the one that run_state.json names, was called off, or gets no
+    lock.
+    """
     path, version_id, task_path, sha256, executor, handle = words
     run = RunDir(path, version_id, TaskDir(os.path.dirname(task_path), os.path.basename(task_path)))
     _say(f"worker of {version_id}; what it has to say stands in {run.worker_log}")
@@ -28,9 +31,12 @@ def main(words: list[str]) -> int:
     lock_fd = _take_lock(run)
     if lock_fd is None:
         return _refuse(f"{run.run_lock} was held by somebody else for {_LOCK_S:.0f} s")
-    recorded = (state_file.read(run).state or {}).get("executor") or {}
+    state = state_file.read(run).state or {}
+    recorded = state.get("executor") or {}
     if recorded.get("handle") != handle:
         return _refuse(f"this job is {handle!r}, but run_state.json names {recorded.get('handle')!r}")
+    if state.get("status") not in LIVE:
+        return _refuse(f"the run is {state.get('status')} already, so nothing is started")
     os.dup2(log, 1)
     os.dup2(log, 2)
     plan_fd = locks.above_standard(os.open(run.approved_config, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC))

@@ -10,6 +10,7 @@ import pytest
 from fakes.runs import answer, kill, wait_for
 
 from loopai_trainer import executors
+from loopai_trainer.host import locks
 from loopai_trainer.worker.observe import observe, read_exit
 
 pytestmark = pytest.mark.flow
@@ -166,6 +167,139 @@ def test_a_job_of_another_attempt_starts_nothing(submitted, cluster):
     said = EXECUTOR.ask([sys.executable, "-P", "-c", code, *words], str(cluster), "", run.env, 60.0)
     assert "v1.7" in said and "names" in said
     assert run.starts == 1
+
+
+@pytest.fixture
+def waiting(submitted, cluster):
+    """A run whose job waits on a full cluster, and its caller."""
+
+    def make(*marks):
+        for mark in ("full", *marks):
+            (cluster / mark).touch()
+        run = submitted()
+        caller = run.start()
+        wait_for(lambda: (cluster / "v1.json").exists() and not locks.held(run.run.run_lock))
+        assert run.status == "queued"
+        return run, caller
+
+    return make
+
+
+def begin(cluster):
+    from fakes.pretend_cluster import EXECUTOR
+
+    return EXECUTOR.begin(str(cluster), "v1"), (cluster / "v1.log").read_text()
+
+
+def test_a_job_that_waits_is_cancelled_at_once_and_starts_nothing_later(waiting, cluster):
+    run, caller = waiting()
+    code, document = answer(run.call("cancel", run.run.path, "--timeout", "30", "--json"))
+    assert (code, document["status"]) == (0, "cancelled"), document
+    assert "before its worker began" in document["data"]["error"]["detail"]
+    assert "it was stopped" in document["data"]["error"]["detail"]
+    assert (cluster / "v1.stopped").exists()
+    assert run.state()["cancel"]["requested_by"]
+    assert run.result()["status"] == "cancelled"
+    assert answer(caller)[0] == 13
+    status, said = begin(cluster)
+    assert (status, run.starts) == (1, 0)
+    assert "the run is cancelled already, so nothing is started" in said
+    assert answer(run.start())[0] == 13  # the same call starts nothing either
+    assert run.result()["status"] == "cancelled"
+
+
+def test_a_job_that_waits_is_cancelled_while_its_head_is_gone(waiting, cluster):
+    run, caller = waiting()
+    (cluster / "unreachable").touch()
+    assert run.status == "unknown"
+    code, document = answer(run.call("cancel", run.run.path, "--timeout", "30", "--json"))
+    assert (code, document["status"]) == (0, "cancelled"), document
+    assert "cannot be reached" in document["data"]["error"]["detail"]
+    (cluster / "unreachable").unlink()
+    assert answer(caller)[0] == 13
+    assert begin(cluster)[0] == 1
+    assert run.starts == 0
+
+
+def test_where_locks_do_not_reach_a_job_that_waits_is_cancelled_once_it_is_gone(waiting, cluster):
+    """A worker on another host could have begun: only the cluster knows."""
+    run, caller = waiting("lockless")
+    code, document = answer(run.call("cancel", run.run.path, "--timeout", "0.5", "--json"))
+    assert (code, document["status"]) == (75, "queued"), document
+    assert (cluster / "v1.stopped").exists()
+    (cluster / "gives_up").touch()
+    code, document = answer(run.call("cancel", run.run.path, "--timeout", "30", "--json"))
+    assert (code, document["status"]) == (0, "cancelled"), document
+    answer(caller)
+    assert answer(run.start())[0] == 13
+    assert run.starts == 0
+
+
+def test_a_request_to_cancel_that_nobody_lived_to_fulfil_is_fulfilled_by_the_same_call(waiting, cluster):
+    run, caller = waiting("lockless")
+    assert answer(run.call("cancel", run.run.path, "--timeout", "0.5", "--json"))[0] == 75
+    caller.kill()
+    caller.communicate()
+    (cluster / "v1.json").unlink()
+    code, document = answer(run.start())
+    assert (code, document["status"]) == (13, "cancelled"), document
+    assert not (cluster / "v1.2.json").exists()
+
+
+def test_a_time_limit_bounds_what_a_cluster_is_given_to_answer(waiting, cluster):
+    run, caller = waiting()
+    (cluster / "limits").unlink()
+    assert answer(run.call("wait", run.run.path, "--timeout", "0.3", "--json"))[0] == 75
+    limits = [float(line) for line in (cluster / "limits").read_text().split() if line != "None"]
+    assert limits and max(limits) <= 0.3
+    assert answer(run.call("cancel", run.run.path, "--json"))[0] == 0
+    answer(caller)
+
+
+def test_logs_are_the_jobs_own_while_the_run_has_none(waiting, cluster):
+    run, caller = waiting()
+    (cluster / "v1.log").write_text("waiting for a node\n")
+    code, document = answer(run.call("logs", run.run.path, "--json"))
+    assert (code, document["data"]["lines"]) == (0, ["waiting for a node"])
+    assert document["data"]["source"] == f"{cluster} v1"
+    assert document["data"]["path"] == run.run.train_log
+    assert "has no lines yet; these are" in document["message"]
+    assert "the pretended cluster says nothing" in document["message"]
+    out, err = run.call("logs", run.run.path).communicate()
+    assert out == b"waiting for a node\n"
+    assert str(cluster).encode() in err
+    (cluster / "unreachable").touch()
+    code, document = answer(run.call("logs", run.run.path, "--json"))
+    assert (code, document["data"]["lines"]) == (0, [])
+    assert "cannot be reached" in document["message"]
+    (cluster / "unreachable").unlink()
+    following = run.call("logs", run.run.path, "-f")
+    assert answer(run.call("cancel", run.run.path, "--json"))[0] == 0
+    out = following.communicate(timeout=60)[0].decode().splitlines()
+    assert out[1:] == ["waiting for a node"]
+    assert f"are of {cluster} v1" in out[0]
+    answer(caller)
+
+
+def test_logs_of_a_run_that_has_its_own_ask_no_cluster(submitted, cluster):
+    run = submitted()
+    assert run.run_to_end()[0] == 0
+    (cluster / "unreachable").touch()
+    _, document = answer(run.call("logs", run.run.path, "--json"))
+    assert document["data"]["source"] == run.run.train_log
+    assert document["data"]["lines"]
+    assert document["message"] == ""
+
+
+def test_nodes_that_nobody_asked_are_told_at_the_start_and_in_the_result(submitted, cluster):
+    (cluster / "hasty").touch()
+    run = submitted()
+    caller = run.call("run-prepared", run.run.config, "--sha256", run.sha256, "--json")
+    out, err = caller.communicate(timeout=60)
+    document = json.loads(out)
+    text = "1 nodes of the cluster were not asked before the start"
+    assert text in err.decode()
+    assert any(text in one and one.endswith(": n40") for one in document["data"]["result"]["warnings"])
 
 
 def test_sigterm_to_the_job_is_a_request_to_cancel(held):

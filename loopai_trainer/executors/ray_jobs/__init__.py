@@ -9,7 +9,9 @@ import os
 import re
 import shlex
 import time
+from contextlib import suppress
 
+from loopai_trainer.errors import HostUnfit
 from loopai_trainer.rules import digest
 
 TYPE_CHECKING = False
@@ -31,6 +33,9 @@ _FRESH_S = 1.0
 """For so long an answer of the job server is good: a waiting caller looks five times a second."""
 
 _PAUSE_S = 0.5
+
+_STOP_S = 2.0
+"""What the end of a job that nobody waits for any more may cost."""
 
 
 class RayJobs:
@@ -64,22 +69,28 @@ class RayJobs:
         self._seen.pop(handle, None)
         client.submit(address, submission_id, "exec " + shlex.join(argv), env_vars)
 
-    def alive(self, handle: str) -> bool | None:
+    def alive(self, handle: str, limit_s: float | None = None) -> bool | None:
         """Whether the job waits or runs; None: the job server cannot be asked now, so nobody knows."""
         from loopai_trainer.executors.ray_jobs import client
 
         at_s, value = self._seen.get(handle, (0.0, None))
         if at_s and time.monotonic() - at_s < _FRESH_S:
             return value
-        value = client.alive(*handle.split(" ", 1))
+        address, submission_id = handle.split(" ", 1)
+        value = client.alive(address, submission_id, limit_s)
         self._seen[handle] = (time.monotonic(), value)
         return value
 
     def stop(self, handle: str, grace_s: float) -> None:
-        """Ask Ray to stop the job: SIGTERM, which the worker takes as a request to cancel. Raises HostUnfit."""
+        """Ask Ray to stop the job: SIGTERM, which the worker takes as a request to cancel. Raises HostUnfit.
+
+        Of a job that waits Ray takes note, and ends what it starts of it at once.
+        """
         from loopai_trainer.executors.ray_jobs import client
 
-        client.stop(*handle.split(" ", 1))
+        self._seen.pop(handle, None)
+        address, submission_id = handle.split(" ", 1)
+        client.stop(address, submission_id)
 
     def where(self, handle: str) -> str:
         """For people: the job and its cluster."""
@@ -92,20 +103,29 @@ class RayJobs:
 
         return client.message(*handle.split(" ", 1))
 
+    def log(self, handle: str) -> str:
+        """What Ray keeps of the job's own output, beside the files of the run. Raises HostUnfit."""
+        from loopai_trainer.executors.ray_jobs import client
+
+        return client.log(*handle.split(" ", 1))
+
     def ask(
         self, argv: Sequence[str], address: str, submission_id: str, environ: Mapping[str, str], limit_s: float
     ) -> str:
         """Run a short job and return its output. Raises HostUnfit, also if it takes longer than `limit_s` seconds."""
         from loopai_trainer.executors.ray_jobs import client
 
-        handle = f"{address} {submission_id}"
-        self.submit(argv, handle, environ)
         until = time.monotonic() + limit_s
-        while client.alive(address, submission_id) is not False:
-            if time.monotonic() > until:
-                client.stop(address, submission_id)
-                raise client.too_slow(address, limit_s)
-            time.sleep(_PAUSE_S)
+        self.submit(argv, f"{address} {submission_id}", environ)
+        try:
+            while client.alive(address, submission_id, until - time.monotonic()) is not False:
+                if time.monotonic() > until:
+                    raise client.too_slow(address, limit_s)
+                time.sleep(_PAUSE_S)
+        except (HostUnfit, KeyboardInterrupt):
+            with suppress(HostUnfit):
+                client.stop(address, submission_id, _STOP_S)
+            raise
         return client.taken_log(address, submission_id)
 
     def place(

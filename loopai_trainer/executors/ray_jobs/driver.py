@@ -11,18 +11,22 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loopai_trainer.host.processes import MARK
+from loopai_trainer.rules import cluster
 
 _PAUSE_S = 0.3
 _NODE_ANSWER_S = 60.0
 """A node that does not answer for so long is lost."""
 _BREAK_S = 20.0
 """So is one that Ray calls unavailable for so long; less than the minute after which Ray ends a driver without head."""
+_HEAD_LOOK_S = 5.0
+_HEAD_LIMIT_S = 3.0
 _GRACE_S = 20.0
 _WAITING_SAID_S = 60.0
 _LOG_BYTES = 64 * 1024 * 1024
@@ -41,6 +45,8 @@ class Driver:
         self.argv = list(argv)
         # Nothing that Ray, or whoever started it, has put into this process's environment besides.
         self.env = {name: env[name] for name in (*spec["env"], MARK) if name in env}
+        self.head = env.get("RAY_ADDRESS", "")
+        self._head_answers, self._next_look_s = True, 0.0
         self.asked = False
         self.nodes: list[Any] = []
         self.echo = Echo(self.log(0))
@@ -60,7 +66,9 @@ class Driver:
             self._start(group)
             return self._watch()
         except (ray.exceptions.RayError, Lost) as error:
-            say(f"the cluster failed: {type(error).__name__}: {str(error).strip().splitlines()[0]}")
+            why = first_line(error)
+            lost = why if isinstance(error, Lost) else self._cause(f"{type(error).__name__}: {why}")
+            say(f"{cluster.FAILED}{lost}")
             self._stop()
             return 1
         finally:
@@ -111,6 +119,7 @@ class Driver:
 
     def _watch(self) -> int:
         while True:
+            self._look_at_head()
             codes = self._all("poll")
             self.echo.take()
             for rank in range(1, len(self.nodes)):
@@ -144,8 +153,27 @@ class Driver:
             except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
                 passing = isinstance(error, ray.exceptions.ActorUnavailableError)
                 if not passing or self.asked or time.monotonic() > until:
-                    raise Lost(f"node {rank} is lost: {str(error).strip().splitlines()[0]}") from None
+                    why = f"node {rank} is lost: {first_line(error)}"
+                    raise Lost(self._cause(why)) from None
             time.sleep(_PAUSE_S)
+
+    def _cause(self, why: str) -> str:
+        """`why`, unless it is the head that is gone: Ray then ends its actors, so that nodes only seem to be."""
+        if head_answers(self.head) is not False:
+            return why
+        return f"{cluster.HEAD_GONE} from {socket.gethostname()} at {self.head} any more ({why})"
+
+    def _look_at_head(self) -> None:
+        """Say when the head is gone, and when it is back: Ray ends this process in a while, without a word of why."""
+        now_s = time.monotonic()
+        if now_s < self._next_look_s:
+            return
+        self._next_look_s = now_s + _HEAD_LOOK_S
+        answers = head_answers(self.head) is not False
+        if answers != self._head_answers:
+            self._head_answers = answers
+            where = f"from {socket.gethostname()} at {self.head}"
+            say(f"{cluster.HEAD_BACK} {where}" if answers else f"{cluster.HEAD_GONE} {where} any more")
 
     def _stop(self) -> None:
         """TERM, grace, KILL on every node that still answers; the others' guards end theirs by themselves."""
@@ -193,9 +221,26 @@ def bound(path: str) -> bool:
     return True
 
 
+def first_line(error: BaseException) -> str:
+    """What Ray says first; the name of an error that says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def head_answers(address: str) -> bool | None:
+    """Whether the head takes connections at `HOST:PORT`, as RAY_ADDRESS names it; None: the text is no such address."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        return None
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_HEAD_LIMIT_S).close()
+    except OSError:
+        return False
+    return True
+
+
 def say(text: str) -> None:
     """A line of the driver's own in training's output."""
-    sys.stdout.write(f"loopai-trainer: {text}\n")
+    sys.stdout.write(f"{cluster.DRIVER}{text}\n")
     sys.stdout.flush()
 
 
@@ -213,7 +258,7 @@ def main(words: Sequence[str]) -> int:
     try:
         ray.init(runtime_env={"py_executable": sys.executable}, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
-        say(f"the cluster cannot be joined: {str(error).strip().splitlines()[0]}")
+        say(f"the cluster cannot be joined: {first_line(error)}")
         return 1
     signal.signal(signal.SIGTERM, ask)
     try:

@@ -63,7 +63,7 @@ def test_a_submission(server, executor, monkeypatch):
     assert server.addresses == ["http://head:8265"]
     assert server.seen_overrides == []  # Ray's client would have taken it
     assert os.environ["RAY_ADDRESS"] == "http://another:8265"
-    assert server.timeouts == {20.0}
+    assert server.timeouts == {(5.0, 20.0)}
 
 
 def test_a_second_submission_changes_nothing(server, executor):
@@ -107,6 +107,67 @@ def test_a_head_that_let_a_request_time_out_is_not_waited_for_by_each_run_of_a_l
     monkeypatch.setattr(client, "_silent", {})  # as after a while
     server.error = None
     assert executor.alive("http://head:8265 v4") is False
+
+
+def test_a_head_that_answers_slowly_is_left_alone_for_some_times_that_while(server, executor, monkeypatch):
+    now = [100.0]
+
+    def request(*_, **__):
+        now[0] += 2.0
+        raise TimeoutError
+
+    monkeypatch.setattr(client.time, "monotonic", lambda: now[0])
+    server.error = TimeoutError()
+    monkeypatch.setattr(type(server), "error", property(request, lambda *_: None), raising=False)
+    assert executor.alive(HANDLE) is None
+    asked = len(server.addresses)
+    now[0] += 19.0
+    assert executor.alive("http://head:8265 v2") is None
+    assert len(server.addresses) == asked
+    assert executor.told(HANDLE) == ""
+    for refused in (lambda: executor.stop(HANDLE, 1.0), lambda: executor.log(HANDLE)):
+        with pytest.raises(HostUnfit, match="a moment ago") as raised:
+            refused()
+        assert code(raised) == "CLUSTER_UNREACHABLE"
+    assert len(server.addresses) == asked
+    now[0] += 2.0
+    assert executor.alive("http://head:8265 v3") is None
+    assert len(server.addresses) == asked + 1
+
+
+def test_a_request_gets_what_is_left_of_its_callers_time(server, executor):
+    executor.alive(HANDLE, 4.0)
+    executor.alive("http://head:8265 v2", 9.0)
+    executor.alive("http://head:8265 v3", -1.0)
+    connecting, reading = (sorted(one[place] for one in server.timeouts) for place in (0, 1))
+    assert connecting[0] == reading[0] == 1.0  # so much, whatever is left: else no good head would be heard
+    assert all(limit <= 4.0 for limit in connecting[1:-1])
+    assert connecting[-1] == 5.0
+    assert 8.0 < reading[-1] <= 9.0
+
+
+def test_an_unknown_job_is_said_to_be_unknown(server, executor):
+    assert "does not know that job" in executor.told(HANDLE)
+
+
+def test_the_jobs_own_output(server, executor):
+    executor.submit(["/py"], HANDLE, {})
+    server.jobs["v1"]["log"] = "a\nb\n"
+    assert executor.log(HANDLE) == "a\nb\n"
+    assert "v1" in server.jobs
+    server.error = ConnectionError("refused")
+    with pytest.raises(HostUnfit):
+        executor.log(HANDLE)
+
+
+def test_a_check_that_its_caller_gives_up_is_stopped(server, executor, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ray_jobs.time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        executor.ask(["/py"], "http://head:8265", "v1-check-1", {}, 60.0)
+    assert server.jobs["v1-check-1"]["status"] == "STOPPED"
 
 
 def test_a_head_that_refuses_at_once_is_asked_again(server, executor):
@@ -173,7 +234,7 @@ def test_a_short_job_is_waited_for_and_forgotten(server, executor, monkeypatch):
     monkeypatch.setattr(ray_jobs, "_PAUSE_S", 0.0)
     looks = []
 
-    def alive(address, name):
+    def alive(address, name, limit_s):
         looks.append(name)
         server.jobs[name]["log"] = "said"
         return len(looks) < 3

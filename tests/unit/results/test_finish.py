@@ -15,6 +15,7 @@ from loopai_trainer.records import Problem
 from loopai_trainer.results import finish as finishing
 from loopai_trainer.results import page_curves, picture
 from loopai_trainer.results.finish import finish, log_tail, step_losses
+from loopai_trainer.rules import cluster
 from loopai_trainer.rules import plan as plans
 
 CASES = Path(__file__).parents[2] / "cases" / "results"
@@ -295,3 +296,13 @@ class TestMergedVerlMetrics:
 
     def test_none(self, finished):
         assert self.merged(finished.run) is None
+
+
+@pytest.mark.parametrize("executor", ["ray_jobs", "local"])
+def test_a_lost_head_is_the_cause_of_a_failure_on_a_cluster_alone(finished, executor):
+    finished.plan.loopai["launch"]["executor"] = executor
+    lines = [f"{cluster.DRIVER}{cluster.FAILED}{cluster.HEAD_GONE} from a", "RuntimeError: the peers are gone"]
+    Path(finished.run.train_log).write_text("\n".join(lines))
+    detail = result_of(finished, exit_record=exit_record(returncode=1))["error"]["detail"]
+    assert (f"{cluster.HEAD_GONE} from a" in detail) is (executor == "ray_jobs")
+    assert ("the peers are gone" in detail) is (executor == "local")

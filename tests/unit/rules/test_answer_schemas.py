@@ -49,7 +49,7 @@ def test_refusals_with_problems_and_details():
         ("list", {"count": 0, "runs": [], "more": 1}, "more"),
         ("list", {"count": 0}, "runs"),
         ("list", {"count": -1, "runs": []}, "minimum"),
-        ("logs", {"path": "/x", "lines": [1], "truncated": False}, "string"),
+        ("logs", {"path": "/x", "lines": [1], "truncated": False, "source": "/x"}, "string"),
         ("status", {"status": "odd"}, "odd"),
         ("approve", {"approval": {}, "config_path": None, "next_command": ""}, "None"),
     ],

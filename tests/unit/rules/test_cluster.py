@@ -95,3 +95,20 @@ def test_what_a_plan_for_a_cluster_may_not_say(change, code):
     assert [one[0] for one in found] == [code]
     assert all(hint for _, _, hint, _ in found)
     assert "secret" not in str(found)
+
+
+def test_nodes_that_were_not_asked_are_named():
+    text = cluster.not_asked_text([f"n{number}" for number in range(22)])
+    assert text.startswith("22 nodes of the cluster were not asked")
+    assert text.endswith("n18, n19 and 2 more")
+    assert cluster.not_asked_text(["a", "b"]).endswith(": a, b")
+
+
+def test_what_the_driver_said_is_the_cause():
+    gone, back = f"{cluster.DRIVER}{cluster.HEAD_GONE} from a", f"{cluster.DRIVER}{cluster.HEAD_BACK} from a"
+    lost = f"{cluster.DRIVER}{cluster.FAILED}node 1 is lost: x"
+    assert cluster.failure([]) is None
+    assert cluster.failure(["RuntimeError: x", f"{cluster.DRIVER}node 0: a"]) is None
+    assert cluster.failure(["x", gone, "ConnectionError: y"])[0] == f"{cluster.HEAD_GONE} from a"
+    assert cluster.failure([gone, back, "RuntimeError: y"]) is None
+    assert cluster.failure([gone, back, lost, gone])[0] == "node 1 is lost: x"
