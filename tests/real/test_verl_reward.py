@@ -10,6 +10,7 @@ from fakes import verl_inside, verl_rehearsals
 from fakes.verl_rehearsals import rows, write_rows
 
 from loopai_trainer.backends.verl_grpo import rehearsal
+from loopai_trainer.errors import ConfigError
 from loopai_trainer.host import asking
 from loopai_trainer.records import Rehearsal, Versions
 from loopai_trainer.rules.reward_presets import ANSWER, PRESETS, ROUTES, SCORERS
@@ -120,6 +121,13 @@ def test_verls_validation_missing_packages_and_long_prompts(rehearse):
     assert problems["PACKAGE_MISSING"].hint.endswith("pip install vllm")
     assert "train_batch_size" in problems["VERL_REFUSES"].message
     assert "0 of 6 rows are left" in problems["ROWS_TOO_FEW"].message
+
+
+def test_a_reward_that_kills_the_rehearsal_is_named(rehearse):
+    source = "import os\n\ndef compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    os.kill(os.getppid(), 9)\n"
+    with pytest.raises(ConfigError, match="killed by SIGKILL while the reward function compute_score of /") as refused:
+        rehearse.custom(source)
+    assert refused.value.code == "REWARD_KILLS"
 
 
 def test_an_async_custom_function_gets_its_keyword_arguments(rehearse):

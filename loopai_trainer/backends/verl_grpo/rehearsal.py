@@ -73,6 +73,7 @@ def question_document(plan: Plan) -> dict[str, Any]:
         "reward": {
             "preset": preset,
             "scorer": known.scorer if known else None,
+            "shown": _shown(block),
         },
         "routes": dict(ROUTES),
         "prefix_routes": dict(PREFIX_ROUTES),
@@ -82,6 +83,13 @@ def question_document(plan: Plan) -> dict[str, Any]:
         "sample": SAMPLE_ROWS,
         "checks": {"max_cut_share": limits.max_cut_share, "length_sample": limits.length_sample},
     }
+
+
+def _shown(block: Mapping[str, Any]) -> str:
+    """The reward as its author knows it."""
+    if block.get("function"):
+        return f"the reward function {block.get('name')} of {block['function']}"
+    return f"the reward preset {block.get('preset')}"
 
 
 def rehearsed(plan: Plan, answer: bytes) -> Rehearsal:

@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 # The interpreter is started isolated, so that no folder but this one can bring modules of these names.
@@ -26,6 +27,9 @@ import sample_rows
 V1_PACKAGES = ("transfer_queue",)
 ROLLOUT_PACKAGES = ("cachetools", "zmq", "msgspec", "fastapi", "uvicorn")
 """Imported in Ray's workers alone, long after the start. Source: verl 0.9.1 trainer/main_ppo.py, workers/rollout/."""
+
+AT_WORK = "LOOPAI_TRAINER_AT_WORK"
+"""Variable with the path of a file that is to say whose code runs, while it runs (host/asking.py)."""
 
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm"}
 """actor_rollout_ref.rollout.name -> module."""
@@ -113,10 +117,11 @@ def tried_reward(config: Any, question: Mapping[str, Any]) -> tuple[list[dict[st
     chosen, unreadable = _rows_to_try(config, int(question["sample"]))
     more = {"keys_hint": "choose preset auto: it makes them alike"} if _is_builtin(question) else {}
     probe = reward_probe.Probe(load, scoring, pip_name, reward_probe.Limits(**question.get("limits", {})), **more)
-    try:
-        tried = [probe.add(reward_probe.Place(where, path, number), row) for where, path, number, row in chosen]
-    finally:
-        probe.close()
+    with _leaving_word_of(str(question["reward"].get("shown") or "the reward")):
+        try:
+            tried = [probe.add(reward_probe.Place(where, path, number), row) for where, path, number, row in chosen]
+        finally:
+            probe.close()
     problems = [*unreadable, *probe.findings()]
     if not all(tried) and not any(problem["severity"] == "error" for problem in problems):
         message = f"the reward was tried on {sum(tried)} of {len(tried)} rows: it is too slow for more"
@@ -127,6 +132,21 @@ def tried_reward(config: Any, question: Mapping[str, Any]) -> tuple[list[dict[st
     rows = ", ".join(f"{count} {where} rows" for where, count in probe.tried.items())
     seen = "; ".join(f"{kind} {_span(scores)}" for kind, scores in probe.scores.items())
     return problems, {"reward_tried": rows or "on no row", "scores_seen": seen or "none"}
+
+
+@contextmanager
+def _leaving_word_of(reward: str) -> Iterator[None]:
+    """What runs now, in the file that the caller has named: a reward that kills this program is told by that."""
+    path = os.environ.get(AT_WORK)
+    if path is None:
+        yield
+        return
+    word = {"code": "REWARD_KILLS", "who": reward, "hint": "let it signal no process but those that it has started"}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(word, file)
+    yield
+    with suppress(FileNotFoundError):  # the reward may have removed it
+        os.unlink(path)
 
 
 def _is_builtin(question: Mapping[str, Any]) -> bool:

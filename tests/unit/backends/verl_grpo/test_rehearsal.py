@@ -54,6 +54,16 @@ def test_a_preset_is_tried_with_the_forms_of_its_scorer(plan_of, preset):
     assert asked["forms"][asked["reward"]["scorer"]] == list(SCORERS[PRESETS[preset].scorer].forms)
 
 
+def test_the_reward_is_called_as_its_author_knows_it(plan_of, tmp_path):
+    assert rehearsal.question_document(plan_of()[0])["reward"]["shown"] == "the reward preset auto"
+    file = tmp_path / "mine.py"
+    file.write_text("def score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n")
+    plan, _ = plan_of({"verl_reward_function_path": f"{file}:score"})
+    shown = rehearsal.question_document(plan)["reward"]["shown"]
+    assert shown == f"the reward function score of {plan.loopai['reward']['function']}"
+    assert shown.endswith(".py")
+
+
 def test_findings_become_problems(plan_of):
     found = {"severity": "error", "code": "REWARD_NONE", "where": "train", "message": "m", "hint": "h",
              "path": "/t.parquet", "row": 3, "field": "reward_model.ground_truth"}  # fmt: skip

@@ -145,6 +145,21 @@ def test_the_reward_that_verl_would_call_is_called(ask, verl):
     assert "does not read the key" in found["problems"][0]["message"]
 
 
+def test_whose_code_runs_stands_in_a_file_while_it_runs(ask, verl, tmp_path, monkeypatch):
+    at_work, seen = tmp_path / "at_work", tmp_path / "seen"
+    monkeypatch.setenv(rehearse.AT_WORK, str(at_work))
+
+    def copying(data_source, solution_str, ground_truth, extra_info):
+        seen.write_text(at_work.read_text())
+        return scored(data_source, solution_str, ground_truth, extra_info)
+
+    verl["verl.trainer.ppo.reward"].get_custom_reward_fn = lambda config: copying
+    assert codes(ask()) == []
+    word = json.loads(seen.read_text())
+    assert (word["code"], word["who"]) == ("REWARD_KILLS", "the reward preset auto")
+    assert not at_work.exists()
+
+
 def test_integer_ground_truths_are_refused_with_row_and_reply(ask):
     found = ask({"verl_reward_preset": "gsm8k_exact"}, truths=(7, 8))
     assert ("error", "REWARD_RAISES") in codes(found)
