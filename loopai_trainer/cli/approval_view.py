@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from rich.markup import escape
 from rich.syntax import Syntax
 
+from loopai_trainer.cli import long_lines
 from loopai_trainer.cli.output import Output
 from loopai_trainer.cli.page import Page
 from loopai_trainer.rules.visible_text import hidden, visible, visible_values
@@ -41,10 +42,13 @@ def before_approval(output: Output) -> Callable[[TextIO, Mapping[str, Any]], Non
 
 def yaml(out: Page, path: str, text: str) -> None:
     """The whole YAML. Characters that a terminal does not show, or obeys, are spelt out, and it is said."""
-    out.print(f"\n[bold]{escape(path)}[/]")
+    out.lines(f"\n[bold]{escape(path)}[/]")
     if hidden(text):
         out.print(f"  [red]{escape(out.say('approval.hidden'))}[/]")
-    out.print(Syntax("", "yaml", theme="ansi_dark", background_color="default").highlight(visible(text)), end="")
+    shown = Syntax("", "yaml", theme="ansi_dark", background_color="default").highlight(visible(text))
+    if any(len(pieces) > 1 for pieces in long_lines.broken(shown, out.columns())):
+        out.print(f"  {escape(out.say('approval.long_lines', mark=long_lines.MARK.strip()))}")
+    out.lines(shown)
 
 
 def remind(out: Page, warnings: Sequence[Mapping[str, Any]]) -> None:
@@ -74,11 +78,11 @@ def changes(out: Page, changed: Sequence[Mapping[str, Any]]) -> None:
         said = {"added": after, "removed": before}.get(change["kind"], f"{before} -> {after}")
         mark = _MARKS[change["kind"]]
         if len(key) + len(said) + 6 <= _ONE_LINE or change["kind"] != "changed":
-            out.print(f"  {mark} {escape(visible(f'{key}: {said}'))}")
+            out.lines(f"  {mark} {escape(visible(f'{key}: {said}'))}")
         else:
-            out.print(f"  {mark} {escape(visible(key))}")
-            out.print(f"      {out.say('approval.before')} {escape(visible(before))}")
-            out.print(f"      {out.say('approval.after')} {escape(visible(after))}")
+            out.lines(f"  {mark} {escape(visible(key))}")
+            out.lines(f"      {out.say('approval.before')} {escape(visible(before))}")
+            out.lines(f"      {out.say('approval.after')} {escape(visible(after))}")
     if not changed:
         out.print(f"  {out.say('approval.nothing_changed')}")
 
@@ -97,7 +101,7 @@ def unified(out: Page, text: str) -> None:
     """A unified diff, coloured by its first characters."""
     for line in visible(text).splitlines():
         colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
-        out.print(f"[{colour}]{escape(line)}[/]" if colour else escape(line))
+        out.lines(f"[{colour}]{escape(line)}[/]" if colour else escape(line))
 
 
 def approved(out: Page, data: Mapping[str, Any], message: str) -> None:

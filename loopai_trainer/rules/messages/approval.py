@@ -9,6 +9,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "it holds characters that a terminal does not show; they stand as \\x.. or \\u.... below",
         "文件中含有终端不显示的字符；下面以 \\x.. 或 \\u.... 的形式写出",
     ),
+    "long_lines": (
+        "a line that is wider than this page goes on below it, behind {mark}",
+        "超出页面宽度的行在其下方继续，续行以 {mark} 开头",
+    ),
     "one_warning_above": ("1 warning stands above the YAML.", "YAML 上方有 1 条警告。"),
     "warnings_above": ("{count} warnings stand above the YAML.", "YAML 上方有 {count} 条警告。"),
     "changed_since": (
