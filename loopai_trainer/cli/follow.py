@@ -25,8 +25,8 @@ def lines(command: str, output: Output, start: Callable[[], Iterator[object]]) -
         for index, item in enumerate(start()):
             last.json = False
             if index == 0 and output.json:
-                _print(json.dumps({"type": "version", "schema": SCHEMA}))
-            _print(_line(secrets.redacted_value(item, hidden), output))
+                print_text(json.dumps({"type": "version", "schema": SCHEMA}))
+            print_text(_line(secrets.redacted_value(item, hidden), output))
         last.json = False
         return Answer(command, None)
 
@@ -36,7 +36,7 @@ def lines(command: str, output: Output, start: Callable[[], Iterator[object]]) -
         signal.signal(number, signal.default_int_handler)
     try:
         return finish(command, last, operation)
-    except _Unwritable as stop:
+    except Unwritable as stop:
         return unwritable(stop.error)
     finally:
         for number in heard:
@@ -46,7 +46,7 @@ def lines(command: str, output: Output, start: Callable[[], Iterator[object]]) -
 _POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class _Unwritable(Exception):
+class Unwritable(Exception):
     """stdout takes no more lines; told apart from files of the run that cannot be read."""
 
     def __init__(self, error: OSError) -> None:
@@ -65,9 +65,10 @@ def _line(item: object, output: Output) -> str:
     return str(item)
 
 
-def _print(line: str) -> None:
+def print_text(text: str) -> None:
+    """Write lines to stdout. Raises Unwritable."""
     try:
-        sys.stdout.write(line + "\n")
+        sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except OSError as error:
-        raise _Unwritable(error) from None
+        raise Unwritable(error) from None

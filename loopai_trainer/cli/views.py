@@ -51,8 +51,8 @@ def _refusal(out: Page, answer: Answer, most: int) -> None:
 
 def _changed_yaml(out: Page, changed: Mapping[str, Any]) -> None:
     """What stands in the YAML now, and how it differs from what was shown before (interface section 5, exit 5)."""
-    out.print(f"\n[bold]{escape(str(changed['config_path']))}[/] as it is now:")
-    out.print(escape(visible(str(changed["config_yaml"]))), end="")
+    out.lines(f"\n[bold]{escape(str(changed['config_path']))}[/] as it is now:")
+    out.lines(escape(visible(str(changed["config_yaml"]))))
     if changed.get("diff"):
         out.print("\n[bold]what changed:[/]")
         approval_view.unified(out, str(changed["diff"]))
@@ -95,7 +95,7 @@ def _approval(out: Page, data: Mapping[str, Any], message: str) -> None:
 def warnings(out: Page, found: Sequence[Mapping[str, Any]]) -> None:
     """Findings, one a line, each with its hint."""
     for warning in found:
-        out.print(_problem_line(warning, out.say))
+        out.lines(_problem_line(warning, out.say))
 
 
 def table(out: Page, values: Mapping[str, Any]) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from loopai_trainer.cli import watch_view
-from loopai_trainer.cli.output import Output, finish, gone_readers_are_no_failure
+from loopai_trainer.cli import follow, watch_view
+from loopai_trainer.cli.output import Output, finish, gone_readers_are_no_failure, unwritable
 from loopai_trainer.cli.progress import LINE_EVERY_S
 from loopai_trainer.errors import Interrupted
 from loopai_trainer.operations import commands
@@ -32,7 +32,10 @@ def run(start: Callable[[], Watch], output: Output) -> int:
             show(start(), output)
         return Answer("watch", None)
 
-    return finish("watch", output, operation)
+    try:
+        return finish("watch", output, operation)
+    except follow.Unwritable as stop:
+        return unwritable(stop.error)
 
 
 def show(watch: Watch, output: Output) -> None:
@@ -46,7 +49,8 @@ def show(watch: Watch, output: Output) -> None:
     finally:
         watch.close()
     if _is_screen():
-        _print(watch_view.summary(sample, shutil.get_terminal_size().columns, sys.stdout.encoding))
+        stays = watch_view.summary(sample, shutil.get_terminal_size().columns, sys.stdout.encoding)
+        follow.print_text("\n".join(stays))
 
 
 def _as_lines(watch: Watch) -> Sample:
@@ -58,7 +62,7 @@ def _as_lines(watch: Watch) -> Sample:
         key = watch_view.state_key(sample)
         if key != shown or time.monotonic() - said_s >= LINE_EVERY_S or not sample.goes_on:
             shown, said_s = key, time.monotonic()
-            _print([watch_view.line(sample)])
+            follow.print_text(watch_view.line(sample))
         if not sample.goes_on:
             return sample
         time.sleep(LOOK_S)
@@ -116,8 +120,3 @@ def _signals_leave() -> Iterator[None]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-
-
-def _print(lines: list[str]) -> None:
-    sys.stdout.write("".join(line + "\n" for line in lines))
-    sys.stdout.flush()

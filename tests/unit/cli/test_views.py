@@ -32,7 +32,7 @@ def eighty_columns(monkeypatch):
 def test_the_approval_view_shows_every_line_of_the_yaml_flags_first(capsys):
     views.show(Answer("prepare", DATA, message="prepared"), Output())
     text = capsys.readouterr().out
-    assert YAML in text
+    assert YAML in text.replace("\n>> ", "")  # a mark stands where a line does not fit
     assert text.index("danger") < text.index("loopai:") < text.index("a" * 64)
     assert "\x1b" not in text
     assert "8 rows accepted of 10, 2 left out" in text
