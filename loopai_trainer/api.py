@@ -319,7 +319,9 @@ def _answered(command: str, operation: Callable[[], Answer], given: Mapping[str,
         _log.error("trainer %s: not foreseen", command, exc_info=error)
         text = f"{type(error).__name__}: {error}"
         kind = {"type": type(error).__name__}
-        return failure(command, TrainerError(text, code="UNHANDLED_EXCEPTION", recoverable=False, details=kind))
+        hint = "please report this, with the traceback that was logged"
+        refusal = TrainerError(text, code="UNHANDLED_EXCEPTION", hint=hint, recoverable=False, details=kind)
+        return failure(command, refusal)
 
 
 def _error_of(answer: Answer) -> TrainerError:
