@@ -68,6 +68,9 @@ class Backend(Protocol):
     joins_cluster: bool
     """Whether training is a Ray program that spreads over a cluster by itself; else it is one command a node."""
 
+    without_checkpoints: str
+    """What a run gives that makes no checkpoints, in a sentence; empty: one without any is missing something."""
+
     losses_decide: bool
     """Whether a loss may choose the checkpoint when no better metric is there; never for reinforcement learning."""
 
@@ -91,6 +94,9 @@ class Backend(Protocol):
 
     def owned_keys(self) -> Mapping[str, str]:
         """Native keys that a plan sets itself, whatever a template or `--set` says -> what to use instead."""
+
+    def renamed_keys(self) -> Mapping[str, str]:
+        """Old names of native keys, which still count -> what they are called now, dotted."""
 
     def placement(self, settings: Settings, native: Mapping[str, Any]) -> Placement:
         """The devices that the plan asks for and its training processes on this host."""

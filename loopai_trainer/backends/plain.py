@@ -34,9 +34,14 @@ class Plain:
     data_kind: Literal["chat", "prompts", "tasks"] = "chat"
     needs_model = True
     makes_model = True
+    without_checkpoints = ""
     losses_decide = True
     joins_cluster = False
     judged_by: tuple[str, ...] = ()
+
+    def renamed_keys(self) -> Mapping[str, str]:
+        """None is known."""
+        return {}
 
     def placement(self, settings: Settings, native: Mapping[str, Any]) -> Placement:
         """All devices of the setting; one process a device, if the setting does not say otherwise."""

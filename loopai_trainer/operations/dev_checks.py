@@ -105,7 +105,7 @@ def _json(line: bytes) -> object:
         return None  # torn by the end of what was read
 
 
-_TOLD = ("loss", "critic/score/mean", "actor/loss")
+_TOLD = ("loss", "critic/score/mean", "actor/loss", "reward")
 _CORE = "val-core/"
 """How verl calls what a validation is about; other keys are by the way."""
 

@@ -50,12 +50,14 @@ def use(
     tunes: bool = True,
     baseline: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] = {},
+    renamed: Mapping[str, str] = {},
 ) -> TemplateUse:
     """Raises ConfigError (file and line) for a template that cannot be trusted, UsageError for a bad `--set`,
 
     SettingsError for config mode `llm` without a usable endpoint. `owned`: keys that `--set` must not give, and what to
     use instead. `tunes`: whether rules or a model may change values. `baseline`: values to begin with instead of the
-    template's own. `environ`: where the endpoint's key stands, and the user's own templates.
+    template's own. `environ`: where the endpoint's key stands, and the user's own templates. `renamed`: old names of
+    keys -> present ones: what `--set` gives by an old name takes the place of the template's value by any name.
     """
     path = templates.find_template(
         settings.text("train_input_config_template_path"), settings.text("train_stage"), environ
@@ -66,7 +68,9 @@ def use(
     _refuse_endless(document.values, document.lines, path)
     values: dict[str, Any] = dict(document.values if baseline is None else baseline)
     given: dict[str, tuning.Change] = {}
-    for key, value in read_overrides(overrides, owned):
+    wanted = read_overrides(overrides, owned)
+    _give_way(values, [key for key, _ in wanted], renamed)
+    for key, value in wanted:
         _refuse_under_a_value(values, key)
         before = dotted.put(values, key, value)
         given[key] = tuning.Change(key, given[key].before if key in given else before, value, "--set")
@@ -149,6 +153,15 @@ def read_overrides(texts: Sequence[str], owned: Mapping[str, str]) -> list[tuple
                 f"--set {key}: the launcher sets {whose} itself", hint=f"use instead: {owned[of_launcher]}"
             )
     return found
+
+
+def _give_way(values: dict[str, Any], given: Sequence[str], renamed: Mapping[str, str]) -> None:
+    """Take out what the template says by other names of what is `given` by an old one."""
+    for old in {key.partition(".")[0] for key in given} & set(renamed):
+        present = renamed[old]
+        for name in (present, *(other for other, new in renamed.items() if new == present and other != old)):
+            if not any(dotted.related(name, key) for key in given):
+                dotted.take_out(values, name)
 
 
 def _refuse_under_a_value(values: Mapping[str, Any], key: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from loopai_trainer.files.run_dir import RunDir
@@ -25,6 +25,10 @@ _THINNING_KEEPS = (None, "loss", "eval_loss")
 
 class Reader(Protocol):
     """The part of a backend that reads what training left."""
+
+    @property
+    def without_checkpoints(self) -> str:
+        """What a run gives that makes no checkpoints; empty: each makes some."""
 
     def read_metrics(self, lines: Iterable[bytes]) -> list[MetricRow]:
         """Complete metric lines -> rows, in file order."""
@@ -130,6 +134,8 @@ def analyze_folder(path: str, reader: Reader, rule: Rule | None = None) -> Analy
     # verl validates the step that it goes on from once more; no checkpoint of this folder stands for it.
     own = rows if resumed_at is None else [row for row in rows if row.step > resumed_at]
     chosen = selection.best(own, checkpoints, rule.metric, rule.mode, losses_decide=rule.losses_decide)
+    if not checkpoints and reader.without_checkpoints:
+        chosen = replace(chosen, reason=reader.without_checkpoints)
     return Analysis(
         path=run.path,
         selection=chosen,

@@ -7,6 +7,7 @@ environment. Source: spec/003 section 1.1.
 from __future__ import annotations
 
 import importlib
+from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +62,14 @@ def load_dotted(path: str) -> Any:
     return found
 
 
+class Found(NamedTuple):
+    """A part that nothing was called for yet. `what`: the object itself (`made`), or the class or factory to call."""
+
+    what: Any
+    arguments: Mapping[str, Any]
+    made: bool = False
+
+
 def build_component(
     spec: Any,
     kind: str,
@@ -78,6 +87,38 @@ def build_component(
     spec too (None: there is no such part). `offered`: arguments that a class or factory gets if it takes them and the
     spec does not give them. Raises ComponentError.
     """
+    found = find_component(spec, kind, expected, names=names, default=default, load=load)
+    return made_component(found, kind, expected, offered)
+
+
+def made_component(
+    found: Found | None, kind: str, expected: type | tuple[type, ...], offered: Mapping[str, Any] = {}
+) -> Any:
+    """The part that was found, an instance of `expected`; None for None. Raises ComponentError."""
+    if found is None or found.made:
+        return found and found.what
+    arguments = bound_arguments(found, kind, offered)
+    try:
+        made = found.what(**arguments)
+    except (TypeError, ValueError) as error:
+        message = f"{kind}: {_name_of(found.what)} cannot be made: {error}"
+        raise ComponentError(message, "change its arguments") from error
+    return _checked(made, kind, expected)
+
+
+def find_component(
+    spec: Any,
+    kind: str,
+    expected: type | tuple[type, ...],
+    *,
+    names: Mapping[str, Any] = {},
+    default: Any = None,
+    load: Load = load_dotted,
+) -> Found | None:
+    """What `build_component` would call, or the part itself; None where there is none. Nothing is called.
+
+    A class is one of `expected`; what a factory gives shows only when it is called. Raises ComponentError.
+    """
     arguments: dict[str, Any] = {}
     if isinstance(spec, dict):
         name, arguments = split_spec(spec, kind)
@@ -93,12 +134,60 @@ def build_component(
     if isinstance(spec, expected):
         if arguments:
             raise ComponentError(f"{kind} is an object already, and takes no arguments", "remove the arguments")
-        return spec
+        return Found(spec, {}, made=True)
     if not callable(spec):
         raise ComponentError(f"{kind} is a {type(spec).__name__}, not a {_said(expected)}", "name one that is")
-    if isinstance(spec, type) and isinstance(expected, type) and not issubclass(spec, expected):
+    if isinstance(spec, type) and not issubclass(spec, expected):
         raise ComponentError(f"{kind} is a {spec.__name__}, not a {_said(expected)}", "name one that is")
-    return _checked(_called(spec, kind, arguments, offered), kind, expected)
+    return Found(spec, arguments)
+
+
+def bound_arguments(found: Found, kind: str, offered: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """The arguments that a class or factory is called with. Raises ComponentError for those it does not take."""
+    import inspect  # costs milliseconds, and only who builds something needs it
+
+    try:
+        signature = inspect.signature(found.what)
+    except (TypeError, ValueError):
+        return dict(found.arguments)  # a builtin that does not say
+    parameters, given = signature.parameters, found.arguments
+    extra = {name: value for name, value in offered.items() if name in parameters and name not in given}
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    unknown = [] if takes_all else [name for name in given if name not in parameters]
+    if unknown:
+        known = ", ".join(name for name in parameters if name != "self") or "nothing"
+        raise ComponentError(f"{kind}: {_name_of(found.what)} takes no '{unknown[0]}'", f"it takes: {known}")
+    try:
+        signature.bind(**given, **extra)
+    except TypeError as error:
+        message = f"{kind}: {_name_of(found.what)} cannot be made: {error}"
+        raise ComponentError(message, "change its arguments") from error
+    return {**given, **extra}
+
+
+def factory_is_known(make: Any, module: str | None, expected: type | tuple[type, ...]) -> bool:
+    """Whether a factory is what its user took it for: written in the module of that name, or annotated as giving one.
+
+    `os.system` is neither, wherever it was found. `module` None: no module counts. A class is always what it is.
+    """
+    while hasattr(make, "func") and hasattr(make, "keywords"):  # functools.partial
+        make = make.func
+    if isinstance(make, type) and issubclass(make, expected):
+        return True
+    if module is not None and getattr(make, "__module__", None) == module:
+        return True
+    given = _annotated(make)
+    return isinstance(given, type) and issubclass(given, expected)
+
+
+def _annotated(make: Any) -> Any:
+    """What a function says that it gives."""
+    from typing import get_type_hints
+
+    try:
+        return get_type_hints(make).get("return")
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        return None
 
 
 def _named(name: str, kind: str, names: Mapping[str, Any], load: Load) -> Any:
@@ -115,25 +204,6 @@ def _named(name: str, kind: str, names: Mapping[str, Any], load: Load) -> Any:
     raise ComponentError(
         f"there is no {kind} '{name}'", f"use one of: {', '.join(sorted(names))}, or package.module:attribute"
     )
-
-
-def _called(make: Any, kind: str, arguments: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
-    import inspect  # costs milliseconds, and only who builds something needs it
-
-    try:
-        parameters = inspect.signature(make).parameters
-    except (TypeError, ValueError):
-        parameters = {}  # type: ignore[assignment] # a builtin that does not say
-    extra = {name: value for name, value in offered.items() if name in parameters and name not in arguments}
-    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    unknown = [] if takes_all or not parameters else [name for name in arguments if name not in parameters]
-    if unknown:
-        known = ", ".join(name for name in parameters if name != "self") or "nothing"
-        raise ComponentError(f"{kind}: {_name_of(make)} takes no '{unknown[0]}'", f"it takes: {known}")
-    try:
-        return make(**arguments, **extra)
-    except (TypeError, ValueError) as error:
-        raise ComponentError(f"{kind}: {_name_of(make)} cannot be made: {error}", "change its arguments") from error
 
 
 def _checked(made: Any, kind: str, expected: type | tuple[type, ...]) -> Any:

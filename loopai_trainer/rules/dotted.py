@@ -46,6 +46,15 @@ def put(values: dict[str, Any], key: str, value: Any) -> Any:
     return before
 
 
+def take_out(values: dict[str, Any], key: str) -> None:
+    """Remove a dotted key, in place, if it is there; the mappings on the way are copied."""
+    if has(values, key):
+        put(values, key, None)
+        *parents, last = key.split(".")
+        holder = get(values, ".".join(parents)) if parents else values
+        del holder[last]
+
+
 def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """(dotted key, value) of everything that is no mapping, and of empty mappings, in order."""
     for name, value in values.items():

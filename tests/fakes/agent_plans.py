@@ -1,6 +1,7 @@
 """Plans of the backend agentlightning, as prepare would make them, without an environment."""
 
 import copy
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,16 @@ def drafted(stage: str, folder: Path, validation: int = 0, version: str = "0.3.0
     return backend.draft(settings, report(folder, validation=held), values, model, PATHS)
 
 
+def files(native: dict[str, Any]) -> list[dict[str, Any]]:
+    """Entries of the small files that the keys name, as prepare would pin them."""
+    parts = [part for part in native.values() if isinstance(part, dict) and part.get("file")]
+    return [
+        {"path": part["file"], "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        for part in parts
+        for data in [Path(part["file"]).read_bytes() if Path(part["file"]).is_file() else b""]
+    ]
+
+
 def plan(stage: str, folder: Path, launch: dict[str, Any] | None = None, validation: int = 0, **changed: Any) -> Plan:
     """A final YAML."""
     backend = backends.get("agentlightning", stage)
@@ -96,7 +107,7 @@ def plan(stage: str, folder: Path, launch: dict[str, Any] | None = None, validat
         "inputs": {
             **inputs,
             **({"model": {"path": "/models/base", "fingerprint": "f" * 64}} if stage == "grpo" else {}),
-            "files": [],
+            "files": files(native),
         },
     }
     return plans.render(block, backend.result_block(Settings({}, {}), data), native)

@@ -1,5 +1,6 @@
 """Agent Lightning 1.x with stand-ins: server, controller and training find each other, on the loopback, by a fresh key."""
 
+import hashlib
 import json
 import os
 import re
@@ -38,7 +39,9 @@ def place(tmp_path):
         "verl": {"agentlightning": {"trace_aggregator": {"level": "transition"}}, "trainer": {"epochs": 2}},
     }
     paths = {"inputs": str(inputs), "exit": str(launch / "exit.json"), "store_port": str(launch / "store_port")}
-    (launch / "agl_plan.json").write_text(json.dumps({"stage": "grpo", "native": native, "paths": paths}))
+    files = {native["agent"]["file"]: hashlib.sha256(AGENT.encode()).hexdigest()}
+    document = {"stage": "grpo", "native": native, "paths": paths, "files": files, "secrets": []}
+    (launch / "agl_plan.json").write_text(json.dumps(document))
     started = []
 
     def start(role):

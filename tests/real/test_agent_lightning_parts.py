@@ -22,12 +22,28 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, agl_env: str) -> AgentWor
 @pytest.mark.parametrize(
     ("name", "agent", "code"), [("no-agent", "_ask", "AGENT_INVALID"), ("broken", "broken", "AGENT_BROKEN")]
 )
-def test_what_is_no_agent_is_refused_by_prepare(workshop, tmp_path, name, agent, code):
-    path = tmp_path / "agent.py"
+def test_what_is_no_agent_is_refused_by_prepare_and_so_is_what_would_call_something(
+    workshop, tmp_path, name, agent, code
+):
+    """One rehearsal tells all of it: importing Agent Lightning takes long."""
+    path, mark = tmp_path / "agent.py", tmp_path / "mark"
     path.write_text("_ask = 1\nbroken = 2\n" + ("raise RuntimeError('no import')\n" if name == "broken" else ""))
-    keys = {"agent": {"file": str(path), "name": agent}}
+    mine = tmp_path / "mine.py"
+    mine.write_text(f"from os import system as lent\n{ALGORITHM}\ndef factory():\n    open({str(mark)!r}, 'w')\n")
+    keys = {
+        "agent": {"file": str(path), "name": agent},
+        "tracer": {"name": "os:system", "command": f"touch {mark}"},
+        "adapter": {"name": "subprocess:Popen", "args": ["touch", str(mark)]},
+        "store": {"name": "agentlightning.trainer.init_utils:inspect.os.mkdir", "path": str(mark)},
+        "runner": {"file": str(mine), "name": "factory"},
+        "llm_proxy": {"file": str(mine), "name": "lent", "command": f"touch {mark}"},
+        "algorithm": {"file": str(mine), "name": "Slow"},
+    }
     answer = workshop.prepare(f"refused-{name}", "dev", workshop.tasks(name, 2), **{**SHARED, **keys})
-    assert (answer.code, answer.error["problems"][0]["code"]) == (3, code), answer.out
+    found = {problem["field"]: problem["code"] for problem in answer.error["problems"]}
+    invalid = dict.fromkeys(("tracer", "adapter", "store", "llm_proxy"), "COMPONENT_INVALID")
+    assert (answer.code, found) == (3, {"agent": code, **invalid, "algorithm": "ALGORITHM_NOT_FAST"}), answer.out
+    assert not mark.exists()
 
 
 ALGORITHM = """
@@ -57,6 +73,7 @@ class Mine(FastAlgorithm):
 class Sync(FastAlgorithm):
     def run(self, train_dataset=None, val_dataset=None):
         import asyncio, threading
+        assert self.get_adapter() is not None and self.get_initial_resources() == {} and self.get_llm_proxy() is None
         async def work():
             store = self.get_store()
             asked = [await store.enqueue_rollout(input=task, mode="train") for task in train_dataset]
@@ -80,14 +97,6 @@ def test_an_algorithm_of_the_users_own(workshop, tmp_path, name):
     assert len(one.stored("rollouts")) == 2
     if name == "Mine":
         assert "greeting hello" in (one.folder / "train.log").read_text()
-
-
-def test_an_algorithm_that_is_not_fast_is_refused_by_dev(workshop, tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(ALGORITHM)
-    spec = {"file": str(path), "name": "Slow"}
-    answer = workshop.prepare("slow", "dev", workshop.tasks("slow", 2), **{**SHARED, "algorithm": spec})
-    assert (answer.code, answer.error["problems"][0]["code"]) == (3, "ALGORITHM_NOT_FAST"), answer.out
 
 
 def test_without_an_algorithm_runners_wait_for_what_others_queue(workshop, agl_env):

@@ -33,6 +33,16 @@ SEARCH = {
 }
 
 
+def loud_agent(workshop: AgentWorkshop) -> Path:
+    """The example, which tells everybody its key."""
+    path, quiet = workshop.root / "loud_agent.py", 'agl.emit_message(f"{prompt} -> {reply}")'
+    text = (EXAMPLES / "sum_agent.py").read_text()
+    assert quiet in text
+    loud = 'print("my key is", os.environ["OPENAI_API_KEY"])\n    agl.emit_message(os.environ["OPENAI_API_KEY"])'
+    path.write_text(text.replace(quiet, loud))
+    return path
+
+
 def search(workshop: AgentWorkshop, version: str, endpoint: PromptEndpoint, count: int = 4, **more: Any) -> Ended:
     llm = {
         "base_url": endpoint.url,
@@ -40,7 +50,7 @@ def search(workshop: AgentWorkshop, version: str, endpoint: PromptEndpoint, coun
         "apply_edit_model": "fake-edit",
         "max_retries": 0,
     }
-    keys = {**SEARCH, "llm": llm, "agent": {"file": str(EXAMPLES / "sum_agent.py"), "name": "prompted"}, **more}
+    keys = {**SEARCH, "llm": llm, "agent": {"file": str(loud_agent(workshop)), "name": "prompted"}, **more}
     environ = dict(workshop.environ)
     workshop.environ["OPENAI_API_KEY"] = "key-of-the-test"
     try:
@@ -86,6 +96,8 @@ class TestSearch:
         for path in one.folder.rglob("*"):
             if path.is_file():
                 assert b"key-of-the-test" not in path.read_bytes(), path
+        assert "my key is [redacted]" in (one.folder / "train.log").read_text()
+        assert "[redacted]" in json.dumps(one.stored("spans"))
 
     def test_nothing_of_it_is_left(self, searched):
         one, _ = searched

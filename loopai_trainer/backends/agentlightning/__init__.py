@@ -41,6 +41,12 @@ if TYPE_CHECKING:
     )
 
 
+_DRY_RUN = (
+    "A dry run makes no checkpoint: its result is what the agent did, task by task (rollouts, spans, rewards and "
+    "triplets in checkpoints/store)."
+)
+
+
 class AgentLightning(Plain):
     """One stage of the backend agentlightning (see contract.Backend for what each method answers)."""
 
@@ -54,6 +60,7 @@ class AgentLightning(Plain):
         self.stage = stage
         self.stages: tuple[str, ...] = (stage,)
         self.needs_model = self.makes_model = stage == "grpo"
+        self.without_checkpoints = _DRY_RUN if stage == "dev" else ""
 
     def fields(self) -> tuple[Field, ...]:
         """Environment, key and what general settings mean here."""
@@ -94,6 +101,12 @@ class AgentLightning(Plain):
 
         return OWNED_KEYS
 
+    def renamed_keys(self) -> Mapping[str, str]:
+        """The names of Agent Lightning's own Trainer, older ones among them."""
+        from loopai_trainer.backends.agentlightning.keys import OLD_NAMES
+
+        return OLD_NAMES
+
     def placement(self, settings: Settings, native: Mapping[str, Any]) -> Placement:
         """No device, but for grpo; runners are counted by the strategy."""
         from loopai_trainer.records import Placement
@@ -118,12 +131,13 @@ class AgentLightning(Plain):
         return input_files(self.stage)
 
     def rehearse(self, plan: Plan, versions: Versions, paths: LaunchPaths) -> Question | None:
-        """The agent imported, and every part made."""
+        """The agent imported, and every part looked at."""
         from loopai_trainer.backends.agentlightning.launch import is_one
         from loopai_trainer.backends.agentlightning.rehearsal import rehearse
 
         # 1.x has no parts to be made; and what is wrong already need not wait for the import of Agent Lightning.
-        known = any(problem.severity == "error" for problem in self.check_plan(plan, versions))
+        found = [*self.check_plan(plan, versions), *self.template_problems(plan.native, {}, versions)]
+        known = any(problem.severity == "error" for problem in found)
         return None if known or is_one(plan) else rehearse(plan, paths)
 
     def rehearsed(self, plan: Plan, answer: bytes) -> Rehearsal:

@@ -26,7 +26,7 @@ _STAGE_ALGORITHMS: Mapping[str, tuple[str, ...]] = {
 def check(plan: Plan, versions: Versions) -> list[Problem]:
     """All findings, errors first."""
     found: list[Problem] = []
-    for rule in (_launch, _agent, _algorithm, _strategy, _limits, _prompt_search, _files):
+    for rule in (_launch, _agent, _covered, _algorithm, _strategy, _limits, _prompt_search, _files):
         found += rule(plan)
     if plan.stage == "grpo" and component_name(plan.native, "algorithm") == "verl":
         found += verl_keys.problems(plan, versions)
@@ -74,6 +74,22 @@ def _agent(plan: Plan) -> Iterator[Problem]:
         )
         return
     yield from _named_in(spec["file"], spec["name"], "agent")
+
+
+def _covered(plan: Plan) -> Iterator[Problem]:
+    """A finding for each file that the approved hash does not cover: an edit may name any."""
+    inputs = plan.loopai["inputs"]
+    pinned = {entry["path"] for entry in inputs["files"]}
+    for key in FILE_KEYS:
+        path = dotted.get(plan.native, key)
+        if path and path not in pinned:
+            message = f"'{key}' names {path}, which is no input of the plan: code that nobody has hashed would run"
+            yield _error("UNCOVERED_INPUT", message, "undo that edit, or prepare again with that file", key)
+    for split in ("train", "validation"):
+        path = (plan.native.get("tasks") or {}).get(split)
+        if path and path != (inputs.get(split) or {}).get("path"):
+            message = f"'tasks.{split}' names {path}, which are not the tasks that the plan pins"
+            yield _error("UNCOVERED_INPUT", message, "undo that edit, or prepare again", f"tasks.{split}")
 
 
 def _files(plan: Plan) -> Iterator[Problem]:

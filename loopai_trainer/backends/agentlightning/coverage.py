@@ -7,7 +7,10 @@ from collections.abc import Mapping
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _INSIDE = os.path.join(_FOLDER, "inside")
-_DRIVER = ("agl_main.py", "agl_told.py", "agl_run.py", "agl_parts.py", "agl_records.py", "agl_watch.py")
+_DRIVER = (
+    *("agl_main.py", "agl_told.py", "agl_hidden.py", "agl_run.py"),
+    *("agl_parts.py", "agl_records.py", "agl_watch.py"),
+)
 
 _OF_STAGE: Mapping[str, tuple[str, ...]] = {"apo": ("agl_prompts.py",), "grpo": ("agl_one.py", "agl_agent.py")}
 

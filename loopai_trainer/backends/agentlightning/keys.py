@@ -102,6 +102,9 @@ def _component(kind: str, spec: Any, lines: Mapping[str, int]) -> Iterator[Probl
         if not isinstance(spec["file"], str) or name is None:
             message = f"{kind} names a file: 'name' has to say what in it"
             yield _problem("error", "COMPONENT_INVALID", message, "add name: CLASS", kind, lines)
+        elif name in REGISTERED[kind]:
+            message = f"{kind}: '{name}' is a registered name, and cannot be that of something in {spec['file']}"
+            yield _problem("error", "COMPONENT_INVALID", message, "call it otherwise there", kind, lines)
         return
     name = ALIASES.get(name or "", name)
     if name is not None and not is_dotted(name) and name not in REGISTERED[kind]:

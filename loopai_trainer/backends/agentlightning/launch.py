@@ -6,7 +6,7 @@ Light on purpose: the worker imports it before training's exec.
 import json
 import os
 
-from loopai_trainer.rules import launch_env
+from loopai_trainer.rules import launch_env, secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def document(plan: "Plan", paths: "LaunchPaths") -> "dict[str, Any]":
     return {
         "stage": plan.stage,
         "native": plan.native,
+        "files": pinned_files(plan),
+        "secrets": secret_variables(plan),
         "paths": {
             "inputs": paths.inputs,
             "metrics": metrics_file(paths),
@@ -56,6 +58,18 @@ def document(plan: "Plan", paths: "LaunchPaths") -> "dict[str, Any]":
             "store_port": os.path.join(paths.launch, "store_port"),
         },
     }
+
+
+def pinned_files(plan: "Plan") -> "dict[str, str]":
+    """Path -> SHA-256 of each small file that the plan covers: no other file's code is imported."""
+    return {str(entry["path"]): str(entry["sha256"]) for entry in plan.loopai["inputs"]["files"]}
+
+
+def secret_variables(plan: "Plan") -> "list[str]":
+    """Names of the variables that are passed by name: what an agent prints of their values is not written down."""
+    named = (plan.native.get("llm") or {}).get("api_key_env")
+    passed = plan.loopai["launch"].get("pass_env") or ()
+    return sorted({*(name for name in passed if secrets.is_secret_name(name)), *([str(named)] if named else [])})
 
 
 def metrics_file(paths: "LaunchPaths") -> str:

@@ -1,11 +1,11 @@
-"""Asks Agent Lightning's environment to make every part of a plan: what is no agent, or no algorithm, is told then."""
+"""Has every part of a plan looked at in Agent Lightning's environment: what is no agent, or no algorithm, is told."""
 
 from __future__ import annotations
 
 import json
 import os
 
-from loopai_trainer.backends.agentlightning.launch import quiet_and_offline
+from loopai_trainer.backends.agentlightning.launch import pinned_files, quiet_and_offline
 from loopai_trainer.errors import BackendMissing
 from loopai_trainer.records import Command, LaunchPaths, Plan, Problem, Question, Rehearsal
 
@@ -28,9 +28,14 @@ def rehearse(plan: Plan, paths: LaunchPaths) -> Question:
     python = plan.loopai["backend"]["python"]
     env = {"LANG": "C.UTF-8", "PATH": os.path.dirname(python) + os.pathsep + "/usr/bin:/bin", **quiet_and_offline()}
     env["CUDA_VISIBLE_DEVICES"] = ""
-    document = {"native": plan.native, "stage": plan.stage, "components": _COMPONENTS}
+    document = {
+        "native": plan.native,
+        "stage": plan.stage,
+        "components": _COMPONENTS,
+        "files": pinned_files(plan),
+    }
     command = Command((python, "-I", "-B", _SCRIPT), paths.run, env)
-    return Question("making the agent and its parts", command, json.dumps(document).encode("utf-8"), LIMIT_S)
+    return Question("looking at the agent and its parts", command, json.dumps(document).encode("utf-8"), LIMIT_S)
 
 
 def rehearsed(answer: bytes) -> Rehearsal:
@@ -41,7 +46,7 @@ def rehearsed(answer: bytes) -> Rehearsal:
         summary = {str(name): value for name, value in document["summary"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BackendMissing(
-            "making the agent and its parts: the answer is not understood",
+            "looking at the agent and its parts: the answer is not understood",
             code="BACKEND_BROKEN",
             hint="see whether the environment is whole; trainer setup agentlightning makes one that was tried",
         ) from None

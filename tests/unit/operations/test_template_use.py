@@ -49,6 +49,28 @@ def test_a_part_of_what_is_one_value_is_refused_and_does_not_replace_it(tmp_path
     assert use(settings(template), ["m.n=2", "nothing.n=1"]).values["nothing"] == {"n": 1}
 
 
+RENAMED = {"old": "a.n", "older": "a.n", "whole": "a"}
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        ([], {"a": {"n": 1, "m": 2}, "older": 3}),
+        (["old=5"], {"a": {"m": 2}, "old": 5}),  # neither the present name nor another old one of the template counts
+        (["old=5", "a.n=6"], {"a": {"n": 6, "m": 2}, "old": 5}),
+        (["whole.x=1"], {"older": 3, "whole": {"x": 1}}),
+        (["whole.x=1", "a.m=7"], {"a": {"n": 1, "m": 7}, "older": 3, "whole": {"x": 1}}),
+    ],
+)
+def test_what_is_given_by_an_old_name_beats_the_templates_value(tmp_path, given, values):
+    template = tmp_path / "t.yaml"
+    template.write_text("a: {n: 1, m: 2}\nolder: 3\n")
+    baseline = {"a": {"n": 1, "m": 2}, "older": 3}
+    assert use(settings(template), given, renamed=RENAMED).values == values
+    assert use(settings(template), given, renamed=RENAMED, baseline=baseline).values == values
+    assert baseline == {"a": {"n": 1, "m": 2}, "older": 3}
+
+
 def test_a_bundled_template_by_name_and_unknown_ones():
     assert use(settings("cpu_smoke_full"), []).values["use_cpu"] is True
     with pytest.raises(NotFound, match="cpu_smoke_full"):

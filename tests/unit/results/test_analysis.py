@@ -233,3 +233,16 @@ def test_a_large_log_is_thinned_and_says_the_same(finished, monkeypatch):
     assert thinned.selection.checkpoint.step == 33
     assert thinned.summary() == whole.summary()
     assert len(thinned.rows) < len(whole.rows) / 4
+
+
+def test_a_dry_run_of_agents_says_what_it_gives_instead_of_a_checkpoint(tmp_path):
+    (tmp_path / "metrics").mkdir()
+    row = {"step": 1, "attempt": 1, "kind": "train", "values": {"reward": 1.0}}
+    (tmp_path / "metrics" / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    for stage, said in (
+        ("dev", "its result is what the agent did, task by task"),
+        ("apo", "No checkpoint can be used"),
+    ):
+        found = analyze_folder(str(tmp_path), backends.get("agentlightning", stage), Rule("reward", "max", False))
+        assert said in found.selection.reason
+        assert found.selection.metric.value == 1.0

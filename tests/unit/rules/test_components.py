@@ -1,6 +1,19 @@
+import functools
+import os
+import shutil
+
 import pytest
 
-from loopai_trainer.rules.components import ComponentError, build_component, is_dotted, load_dotted, split_spec
+from loopai_trainer.rules.components import (
+    ComponentError,
+    bound_arguments,
+    build_component,
+    factory_is_known,
+    find_component,
+    is_dotted,
+    load_dotted,
+    split_spec,
+)
 
 
 class Part:
@@ -88,6 +101,43 @@ def test_a_class_of_another_kind_is_not_even_made(tmp_path):
 def test_what_is_no_path_to_code_is_refused_before_anything_is_imported(name):
     with pytest.raises(ComponentError, match="no path to code"):
         split_spec(name, "tracer")
+
+
+def test_what_would_be_called_is_found_without_a_call():
+    def loud(size=1) -> Part:
+        raise AssertionError("it was called")
+
+    class Loud(Part):
+        def __init__(self):
+            raise AssertionError("it was made")
+
+    part = Part()
+    names = {"loud": loud, "class": Loud, "part": part}
+    for name in ("loud", "class"):
+        assert find_component(name, "part", Part, names=names).what is names[name]
+    assert find_component("part", "part", Part, names=names) == (part, {}, True)
+    assert find_component(None, "part", Part) is None
+    assert bound_arguments(find_component({"name": "loud", "size": 2}, "part", Part, names=names), "part") == {
+        "size": 2
+    }
+    with pytest.raises(ComponentError, match="takes no 'colour'"):
+        bound_arguments(find_component({"name": "class", "colour": 2}, "part", Part, names=names), "part")
+
+
+def test_a_factory_is_known_by_its_module_or_its_annotation():
+    def annotated() -> Part: ...
+
+    def by_text() -> "Part": ...
+
+    def wrong() -> Other: ...
+
+    def unresolved() -> "NoSuchName": ...  # noqa: F821
+
+    assert factory_is_known(make_part, __name__, Part) and not factory_is_known(make_part, None, Part)
+    assert factory_is_known(annotated, None, Part) and factory_is_known(by_text, None, Part)
+    assert factory_is_known(functools.partial(Part, 3), None, Part)
+    for make in (os.system, exec, shutil.rmtree, functools.partial(os.system, "x"), wrong, unresolved, functools):
+        assert not factory_is_known(make, "another", Part)
 
 
 def test_an_object_takes_no_arguments():

@@ -8,5 +8,7 @@ import os
 import agl_parts
 
 with open(os.environ["LOOPAI_AGENT_PLAN"], encoding="utf-8") as _file:
-    _spec = json.load(_file)["native"]["agent"]
+    _document = json.load(_file)
+agl_parts.pin(_document["files"])
+_spec = _document["native"]["agent"]
 Agent = agl_parts.load_file(_spec["file"], _spec["name"])

@@ -24,8 +24,10 @@ def main(argv: list[str]) -> int:
     with open(path, encoding="utf-8") as file:
         document = json.load(file)
     sys.path.insert(0, document["paths"]["inputs"])  # where the approved copies of these files lie
+    from agl_hidden import hide
     from agl_told import STOP, Failed, say
 
+    hide(document["secrets"])
     _end_children_with_this()
     if role == "store":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it stays until the algorithm has read it, and ends with that

@@ -29,9 +29,11 @@ def main(argv: list[str]) -> int:
     with open(path, encoding="utf-8") as file:
         document = json.load(file)
     sys.path.insert(0, document["paths"]["inputs"])
+    from agl_hidden import hide
     from agl_main import end_with
     from agl_told import Failed, say
 
+    hide(document["secrets"])
     say(f"phase importing ({role})")
     try:
         if role == "algorithm":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from agl_records import is_number
 from agl_told import Failed, say
 
 TYPE_CHECKING = False
@@ -30,8 +31,8 @@ class Prompts:
     def evaluated(self, version: str, prompt: Any, mode: str, tasks: int, results: Sequence[Any]) -> None:
         """Write one evaluation down: a metric row, a line of prompts.jsonl, and for validation its own folder."""
         self.step += 1
-        rewards = [one["final_reward"] for one in results]
-        good = [one["status"] == "succeeded" and one["final_reward"] is not None for one in results]
+        rewards = [one["final_reward"] if is_number(one["final_reward"]) else None for one in results]
+        good = [one["status"] == "succeeded" and is_number(one["final_reward"]) for one in results]
         sound = len(results) == tasks and all(good)
         score = sum(reward or 0.0 for reward in rewards) / tasks if tasks else 0.0
         entry = {

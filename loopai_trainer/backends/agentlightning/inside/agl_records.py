@@ -7,6 +7,8 @@ import math
 import os
 import threading
 
+from agl_hidden import without
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +28,7 @@ class Records:
 
     def metric(self, step: int, kind: str, values: Mapping[str, Any]) -> None:
         """One row of metrics; what is no number is left out."""
-        numbers = {name: value for name, value in values.items() if _is_number(value)}
+        numbers = {name: value for name, value in values.items() if is_number(value)}
         self.line(self.metrics, {"step": step, "kind": kind, "values": numbers})
 
     def stored(self, name: str, value: Any) -> None:
@@ -35,7 +37,7 @@ class Records:
 
     def line(self, path: str, value: Any) -> None:
         """Append one JSON line."""
-        data = json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n"
+        data = as_json(value).encode("utf-8", "replace") + b"\n"
         with self._lock:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
@@ -47,11 +49,27 @@ class Records:
         """Write a JSON file in one step."""
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         temp = f"{path}.{os.getpid()}.tmp"
-        with open(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump(value, file, ensure_ascii=False, indent=2, default=str)
+        with open(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(as_json(value, indent=2).encode("utf-8", "replace"))
             file.flush()
             os.fsync(file.fileno())
         os.replace(temp, path)
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """JSON as the standard has it, without hidden values: a number that is not finite is null."""
+    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, indent=indent, default=str)
+    return str(without(text))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return value
 
 
 def plain(value: Any) -> Any:
@@ -60,5 +78,6 @@ def plain(value: Any) -> Any:
     return dump(mode="json") if callable(dump) else value
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,6 +1,7 @@
-"""Makes every part of a plan in Agent Lightning's environment and runs nothing: what could not be made is told.
+"""Looks at every part of a plan in Agent Lightning's environment and runs nothing: what could not be made is told.
 
-stdin: {"native", "stage", "components"} (the last: path of rules/components.py); stdout: {"problems", "summary"}.
+stdin: {"native", "stage", "components", "files"} (path of rules/components.py; path -> SHA-256 of each file that may be
+imported); stdout: {"problems", "summary"}.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ def main() -> int:
     answer, sys.stdout = sys.stdout, sys.stderr  # what a user's code prints at import is no answer
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     _load("components", question["components"])
+    import agl_parts
+
+    agl_parts.pin(question["files"])
     found: list[dict[str, Any]] = []
     summary: dict[str, Any] = {}
     for problem in _problems(question["native"], question["stage"], summary):
@@ -45,23 +49,23 @@ def _problems(native: dict[str, Any], stage: str, summary: dict[str, Any]) -> It
     import agl_parts
 
     try:
-        agent = agl_parts.agent(native)
-        summary["agent_kind"] = _kind_of(agent)
+        summary["agent_kind"] = _kind_of(agl_parts.find_agent(native))
     except agl_parts.PartError as error:
         yield _error("AGENT_INVALID", str(error), "agent")
     except Exception as error:  # noqa: BLE001 - the user's own code, imported: whatever it raises is told
         yield _error("AGENT_BROKEN", f"importing the agent raises {type(error).__name__}: {error}", "agent")
     for kind, expected in _expected().items():
         try:
-            made = _made(native, stage, kind, expected)
+            with contextlib.redirect_stdout(sys.stderr):
+                found = _tried(native, kind, expected)
         except agl_parts.PartError as error:
             yield _error("COMPONENT_INVALID", str(error), kind)
             continue
         except Exception as error:  # noqa: BLE001 - code of the user's or of a package: whatever it raises is told
-            yield _error("COMPONENT_BROKEN", f"making the {kind} raises {type(error).__name__}: {error}", kind)
+            yield _error("COMPONENT_BROKEN", f"importing the {kind} raises {type(error).__name__}: {error}", kind)
             continue
-        if kind == "algorithm" and made is not None:
-            yield from _judged(made, stage)
+        if kind == "algorithm" and found is not None:
+            yield from _judged(found, stage)
     try:
         agl_parts.resources(native)
     except agl_parts.PartError as error:
@@ -86,29 +90,48 @@ def _expected() -> dict[str, Any]:
     }
 
 
-def _made(native: dict[str, Any], stage: str, kind: str, expected: Any) -> Any:
-    """The part, as the driver makes it; None for what is made when the run starts."""
-    import agl_parts
+_OFFERED: dict[str, tuple[str, ...]] = {"runner": ("tracer", "max_rollouts"), "llm_proxy": ("store",)}
+"""Arguments that the driver gives, if a part takes them."""
 
-    name = str((native.get(kind) or {}).get("name"))
+
+def _tried(native: dict[str, Any], kind: str, expected: Any) -> type | None:
+    """The class of a part, as far as it is known; None for a factory's, and for what is made when the run starts.
+
+    Nobody has approved the plan: Agent Lightning's own classes, by their registered names, are made; all other code is
+    imported and looked at, and no function of it is called.
+    """
+    import agl_parts
+    import components
+
+    spec = native.get(kind) or {}
+    name, offered = str(spec.get("name")), _offered(kind)
     if (kind, name) in (("store", "external"), ("algorithm", agl_parts.NONE), ("algorithm", "verl")):
         return None
-    offered: dict[str, Any] = {"tracer": None, "store": None}
-    if kind == "runner":
-        offered["tracer"] = agl_parts.build(native, "tracer", _expected()["tracer"])
-    if kind == "algorithm" and name == "apo":
-        import agl_prompts
+    if name in agl_parts.NAMES[kind] and not spec.get("file"):
+        if (kind, name) == ("algorithm", "apo"):
+            import agl_prompts
 
-        offered["async_openai_client"] = agl_prompts.client(native["llm"], native["limits"])
-    with contextlib.redirect_stdout(sys.stderr):
-        return agl_parts.build(native, kind, expected, **offered)
+            offered["async_openai_client"] = agl_prompts.client(native["llm"], native["limits"])
+        return type(agl_parts.build(native, kind, expected, **offered))
+    found = agl_parts.find(native, kind, expected)
+    if found is None or found.made:
+        return None if found is None else type(found.what)
+    try:
+        components.bound_arguments(found, kind, offered)
+    except components.ComponentError as error:
+        raise agl_parts.PartError(f"{error}; {error.hint}") from error
+    return found.what if isinstance(found.what, type) else None
 
 
-def _judged(algorithm: Any, stage: str) -> Iterator[dict[str, Any]]:
+def _offered(kind: str) -> dict[str, Any]:
+    return dict.fromkeys(_OFFERED.get(kind, ()))
+
+
+def _judged(algorithm: type, stage: str) -> Iterator[dict[str, Any]]:
     from agentlightning.algorithm import FastAlgorithm
 
-    if stage == "dev" and not isinstance(algorithm, FastAlgorithm):
-        message = f"{type(algorithm).__name__} is not a FastAlgorithm: the stage dev runs what is fast alone"
+    if stage == "dev" and not issubclass(algorithm, FastAlgorithm):
+        message = f"{algorithm.__name__} is not a FastAlgorithm: the stage dev runs what is fast alone"
         yield _error("ALGORITHM_NOT_FAST", message, "algorithm")
     for name in ("set_store", "set_adapter", "set_llm_proxy", "set_initial_resources", "run"):
         if not callable(getattr(algorithm, name, None)):
@@ -116,7 +139,9 @@ def _judged(algorithm: Any, stage: str) -> Iterator[dict[str, Any]]:
 
 
 def _kind_of(agent: Any) -> str:
-    """'LitAgent', or 'FunctionalLitAgent of solve (async)'."""
+    """The class's name, or 'solve (async)' of a decorated function."""
+    if isinstance(agent, type):
+        return agent.__name__
     function = getattr(agent, "_rollout_func", None)
     if function is None:
         return type(agent).__name__

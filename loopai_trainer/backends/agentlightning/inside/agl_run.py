@@ -20,6 +20,7 @@ _PORT_WAIT_S = 120.0
 
 def run(document: dict[str, Any], role: str) -> None:
     """Run one role to its end. Raises agl_told.Failed, or what Agent Lightning raises."""
+    agl_parts.pin(document["files"])
     if role == "store":
         _serve(document)
         return

@@ -66,7 +66,9 @@ def test_the_rehearsal_asks_for_every_part(tmp_path):
     made = plan("dev", tmp_path)
     question = rehearsal.rehearse(made, PATHS)
     assert question.command.argv[-1].endswith("inside/agl_rehearse.py")
-    assert json.loads(question.stdin)["native"] == made.native
+    asked = json.loads(question.stdin)
+    assert asked["native"] == made.native
+    assert asked["files"] == {str(tmp_path / "agent.py"): made.loopai["inputs"]["files"][0]["sha256"]}
     answer = {"problems": [{"code": "AGENT_BROKEN", "message": "m", "field": "agent"}], "summary": {"agent_kind": "x"}}
     found = rehearsal.rehearsed(json.dumps(answer).encode())
     assert (found.problems[0].code, found.summary) == ("AGENT_BROKEN", {"agent_kind": "x"})
@@ -102,6 +104,11 @@ def test_what_is_wrong_already_is_told_without_asking_the_environment(tmp_path):
     versions = Versions("agentlightning", "0.3.0", "3.11.7", "", {}, "0" * 64)
     assert backend.rehearse(plan("dev", tmp_path), versions, PATHS) is not None
     assert backend.rehearse(plan("dev", tmp_path, agent=None), versions, PATHS) is None
+    assert backend.rehearse(plan("dev", tmp_path, tracer="unknown"), versions, PATHS) is None
+    edited = plan("dev", tmp_path)
+    edited.values["agent"]["file"] = str(tmp_path / "other.py")
+    (tmp_path / "other.py").write_text("def solve(): ...\n")
+    assert backend.rehearse(edited, versions, PATHS) is None  # nobody has hashed what it would import
     assert [problem.code for problem in backend.check(plan("dev", tmp_path, agent=None), versions, None)] == [
         "AGENT_MISSING"
     ]

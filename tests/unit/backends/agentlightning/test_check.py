@@ -79,6 +79,21 @@ def test_the_agents_file_is_looked_into(tmp_path, text, code):
     assert [problem.code for problem in check(made)] == [code]
 
 
+def test_code_and_tasks_that_the_hash_does_not_cover_are_refused(tmp_path):
+    made = plan("dev", tmp_path, tracer={"file": str(tmp_path / "agent.py"), "name": "solve"})
+    assert check(made) == []
+    made.values["agent"]["file"] = str(tmp_path / "other.py")
+    (tmp_path / "other.py").write_text("def solve(): ...\n")
+    made.values["tracer"]["file"] = str(tmp_path / "other.py")
+    made.values["tasks"]["train"] = str(tmp_path / "other.jsonl")
+    found = check(made)
+    assert {(problem.code, problem.field) for problem in found} == {
+        ("UNCOVERED_INPUT", "agent.file"),
+        ("UNCOVERED_INPUT", "tracer.file"),
+        ("UNCOVERED_INPUT", "tasks.train"),
+    }
+
+
 @pytest.mark.parametrize(
     "text", ["solve = 1", "solve: int = 1", "class solve: ...", "async def solve(): ...", "from x import y as solve"]
 )

@@ -62,6 +62,11 @@ def test_code_of_the_users_and_dotted_paths_are_left_to_their_environment(tmp_pa
     assert list(keys.problems(native, {})) == []
 
 
+def test_something_in_a_file_is_not_called_like_a_registered_part(tmp_path):
+    (problem,) = keys.problems(base("dev", tmp_path, algorithm={"file": "a.py", "name": "verl"}), {})
+    assert (problem.code, problem.field, problem.hint) == ("COMPONENT_INVALID", "algorithm", "call it otherwise there")
+
+
 def test_kinds_of_values():
     assert keys.fits("port", 0) and keys.fits("port", 4747) and not keys.fits("port", 1023)
     assert keys.fits("number", 0.5) and not keys.fits("number", float("nan")) and not keys.fits("number", False)

@@ -61,6 +61,13 @@ def test_a_key_that_nobody_passes_does_not_reach_it(tmp_path):
     assert "OPENAI_API_KEY" not in built(plan("dev", tmp_path), {"OPENAI_API_KEY": "k"}).main.env
 
 
+def test_the_driver_knows_which_files_may_run_and_which_values_are_secret(tmp_path):
+    made = plan("apo", tmp_path, launch={"pass_env": ["OPENAI_API_KEY", "HF_TOKEN", "HTTPS_PROXY", "OMP_NUM_THREADS"]})
+    document = json.loads(built(made).files["agl_plan.json"])
+    assert list(document["files"]) == [str(tmp_path / "agent.py")]
+    assert document["secrets"] == ["HF_TOKEN", "OPENAI_API_KEY"]
+
+
 @pytest.mark.parametrize("stage", ["dev", "apo", "grpo"])
 def test_the_driver_is_copied_whole(stage):
     files = coverage.input_files(stage)

@@ -1,7 +1,9 @@
 """The parts of the driver that need no Agent Lightning: records, prompts with scores, limits, guards."""
 
 import asyncio
+import hashlib
 import json
+import subprocess
 import sys
 import types
 from collections.abc import Sized
@@ -10,24 +12,9 @@ from pathlib import Path
 import pytest
 
 from loopai_trainer.backends import agentlightning
-from loopai_trainer.rules import components
+from loopai_trainer.rules import secrets
 
 INSIDE = Path(agentlightning.__file__).parent / "inside"
-NAMES = ("agl_told", "agl_records", "agl_prompts", "agl_parts", "agl_watch", "agl_main", "agl_one")
-
-
-@pytest.fixture
-def inside(monkeypatch):
-    """Imports a module of the driver as it stands beside the others; nothing of it stays loaded."""
-    monkeypatch.syspath_prepend(str(INSIDE))
-    monkeypatch.setitem(sys.modules, "components", components)
-
-    def load(name):
-        return __import__(name)
-
-    yield load
-    for name in NAMES:
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture
@@ -47,6 +34,78 @@ def lines(path):
 def test_a_metric_row_holds_numbers_alone(records):
     records.metric(1, "train", {"reward": 1.0, "note": "x", "none": None, "nan": float("nan"), "ok": True})
     assert lines(records.metrics) == [{"step": 1, "kind": "train", "values": {"reward": 1.0}}]
+
+
+def strictly(text):
+    """The value of JSON as the standard has it."""
+
+    def refuse(name):
+        raise ValueError(name)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_what_is_not_finite_is_null(records):
+    nan, inf = float("nan"), float("inf")
+    records.stored("rollouts", {"reward": nan, "spans": [{"value": -inf}], "pair": (1.5, inf), 3: "three"})
+    path = Path(records.results, "best_prompt.json")
+    records.whole(str(path), {"score": nan, "rewards": [0.5, nan]})
+    (line,) = Path(records.store, "rollouts.jsonl").read_text().splitlines()
+    assert strictly(line) == {"reward": None, "spans": [{"value": None}], "pair": [1.5, None], "3": "three"}
+    assert strictly(path.read_text()) == {"score": None, "rewards": [0.5, None]}
+
+
+def test_a_reward_that_is_not_finite_makes_no_prompt_the_best(inside, records):
+    prompts = inside("agl_prompts").Prompts(records, 2, 9)
+    prompt = types.SimpleNamespace(template="a", engine="f-string")
+    prompts.evaluated("v0", prompt, "val", 2, [result(1.0), result(float("nan"))])
+    assert not Path(records.results, "best_prompt.json").exists()
+    (entry,) = map(strictly, Path(records.results, "prompts.jsonl").read_text().splitlines())
+    assert (entry["rewards"], entry["failed"], entry["score"]) == ([1.0, None], 1, 0.5)
+
+
+SECRET = 'sk-"no"\n-of-the-test'
+
+
+class TestSecrets:
+    @pytest.fixture
+    def hidden(self, inside, monkeypatch):
+        monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+        monkeypatch.setenv("HF_TOKEN", "short")
+        # The test's own streams are no files.
+        module = inside("agl_hidden")
+        monkeypatch.setattr(module, "_hiding", lambda stream: stream)
+        module.hide(["OPENAI_API_KEY", "HF_TOKEN", "NOT_SET"])
+        return module
+
+    def test_what_is_written_down_holds_no_value_of_them(self, hidden, records):
+        records.stored("spans", {"body": f"the key is {SECRET}!", SECRET: 1, "short": "short"})
+        records.whole(str(Path(records.results, "best_prompt.json")), {"template": SECRET})
+        (line,) = lines(Path(records.store, "spans.jsonl"))
+        assert line == {"body": "the key is [redacted]!", "[redacted]": 1, "short": "short"}
+        assert json.loads(Path(records.results, "best_prompt.json").read_text()) == {"template": "[redacted]"}
+
+    def test_what_is_printed_holds_none_either_also_in_a_fork(self, tmp_path):
+        told = (
+            "import sys, os\n"
+            f"sys.path.insert(0, {str(INSIDE)!r})\n"
+            "from agl_hidden import hide\n"
+            "hide(['OPENAI_API_KEY'])\n"
+            "print('out', os.environ['OPENAI_API_KEY'])\n"
+            "print('err', os.environ['OPENAI_API_KEY'], file=sys.stderr)\n"
+            "child = os.fork()\n"
+            "if not child:\n    print('child', os.environ['OPENAI_API_KEY']); os._exit(0)\n"
+            "os.waitpid(child, 0)\n"
+            "raise ValueError(os.environ['OPENAI_API_KEY'])\n"
+        )
+        env = {"OPENAI_API_KEY": "sk-printed-by-the-agent"}
+        done = subprocess.run([sys.executable, "-I", "-c", told], env=env, capture_output=True, text=True, check=False)
+        assert done.stdout.splitlines() == ["out [redacted]", "child [redacted]"]
+        assert done.stderr.splitlines()[0] == "err [redacted]"
+        assert done.stderr.splitlines()[-1] == "ValueError: [redacted]"
+
+    def test_what_hides_is_as_elsewhere(self, hidden):
+        assert (hidden.SHOWN, hidden.MIN_LENGTH) == (secrets.SHOWN, secrets.MIN_LENGTH)
 
 
 def test_stored_values_may_be_anything(records):
@@ -156,6 +215,7 @@ def test_parts_come_from_files_and_say_what_is_missing(inside, tmp_path):
     path.write_text(
         "class Mine:\n    def __init__(self, size=1):\n        self.size = size\n\n    def __len__(self):\n        return self.size\n"
     )
+    parts.pin({str(path): hashlib.sha256(path.read_bytes()).hexdigest()})
     made = parts.build({"tracer": {"file": str(path), "name": "Mine", "size": 3}}, "tracer", Sized)
     assert made.size == 3
     with pytest.raises(parts.PartError, match="has no 'Yours'"):
