@@ -24,9 +24,11 @@ def command(
     verbose: options.Verbose = False,
 ) -> None:
     """Parse; one operation; one view."""
+    from loopai_trainer.cli.patience import patiently
     from loopai_trainer.operations.analyze import analyze
     from loopai_trainer.operations.targets import Scope
 
     output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)
     scope = Scope(os.environ, output_dir, task_id)
-    raise typer.Exit(finish(NAME, output, lambda: Answer(NAME, analyze(version, scope))))
+    operation = patiently(output, "reading metrics and checkpoints", lambda _: Answer(NAME, analyze(version, scope)))
+    raise typer.Exit(finish(NAME, output, operation))

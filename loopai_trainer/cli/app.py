@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from loopai_trainer.cli import (
     guide,
     inspect,
     logs,
+    options,
     overview,
     prepare,
     recover,
@@ -38,8 +38,9 @@ from loopai_trainer.cli import (
 from loopai_trainer.cli import list as list_verb
 from loopai_trainer.cli import run as run_verb
 from loopai_trainer.cli import templates as templates_verb
-from loopai_trainer.cli.output import Output, show
+from loopai_trainer.cli.output import Output, show, unwritable
 from loopai_trainer.errors import TrainerError, UsageError
+from loopai_trainer.operations import host_refusals
 from loopai_trainer.operations.answer import failure
 from loopai_trainer.version import __version__
 
@@ -73,9 +74,26 @@ def _version(value: bool) -> None:
 def _main(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
+    json: options.Json = False,
+    no_color: options.NoColor = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    language: options.Language = None,
 ) -> None:
-    if context.invoked_subcommand is None:
-        raise typer.Exit(overview.show_overview())
+    verb = context.invoked_subcommand
+    if verb is None:
+        output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose, language=language)
+        raise typer.Exit(overview.show_overview(output))
+    _refuse_flags_before(verb, context)
+
+
+def _refuse_flags_before(verb: str, context: typer.Context) -> None:
+    """A flag before the command would hide it from the rules of agents' hosts, which go by a call's first words."""
+    given = [name for name, value in context.params.items() if value]
+    if given:
+        flag = "--" + given[0].replace("_", "-")
+        hint = f"put it behind: trainer {verb} ... {flag}, if {verb} takes it (trainer {verb} --help)"
+        raise UsageError(f"{flag} stands before the command '{verb}'", hint=hint)
 
 
 _VERBS = (
@@ -87,10 +105,13 @@ for _verb in _VERBS:
     app.command(_verb.NAME, help=_verb.HELP)(_verb.command)
 
 
+_HELP = frozenset(("--help", "-h"))
+
+
 def run(argv: Sequence[str]) -> int:
     """Run the program on `argv` and return its exit code; cli.fast catches what is not foreseen here."""
     output = Output(json="--json" in argv, verbose="--verbose" in argv)
-    command = next((word for word in argv if not word.startswith("-")), "trainer")
+    command = _command_of(argv)
     try:
         code = app(list(argv), prog_name="trainer", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -103,51 +124,32 @@ def run(argv: Sequence[str]) -> int:
     return show(answer, output)
 
 
+def _is_verb(words: Sequence[str]) -> bool:
+    return bool(words) and any(words[0] == verb.NAME for verb in _VERBS)
+
+
+def _command_of(argv: Sequence[str]) -> str:
+    """The verb that an answer names; `trainer` if none was given."""
+    if argv and not argv[0].startswith("-"):
+        return argv[0]
+    return next((word for word in argv if _is_verb([word])), "trainer")
+
+
 def unforeseen(argv: Sequence[str], error: Exception) -> int:
     """What nobody foresaw: the traceback on stderr, the common error shape as the answer."""
-    if isinstance(error, FileNotFoundError) and not _has_working_folder():
-        return _no_working_folder(argv)
-    if isinstance(error, OSError) and error.filename is not None and error.errno is not None:
-        return _unusable_file(argv, error)
+    refused = host_refusals.told(error)
+    if refused is not None:
+        return show(failure(_command_of(argv), refused), Output(json="--json" in argv))
+    if isinstance(error, OSError) and _HELP.intersection(argv):  # it is on its way to stdout, and nothing else is
+        return unwritable(error)
     with contextlib.suppress(OSError):
         traceback.print_exception(error, file=sys.stderr)
-    command = next((word for word in argv if not word.startswith("-")), "trainer")
     text = f"{type(error).__name__}: {error}"
     refusal = TrainerError(text, code="UNHANDLED_EXCEPTION", hint="please report this", recoverable=False)
-    return show(failure(command, refusal), Output(json="--json" in argv))
-
-
-def _has_working_folder() -> bool:
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _unusable_file(argv: Sequence[str], error: OSError) -> int:
-    """What the file system refuses is the host's doing or the user's: told in one line, without a traceback."""
-    command = next((word for word in argv if not word.startswith("-")), "trainer")
-    refusal = TrainerError(
-        f"{os.fsdecode(error.filename)}: {error.strerror}",
-        code="FILE_UNUSABLE",
-        hint="see to its permissions, its kind and its disk, then make the same call again",
-    )
-    return show(failure(command, refusal), Output(json="--json" in argv))
-
-
-def _no_working_folder(argv: Sequence[str]) -> int:
-    command = next((word for word in argv if not word.startswith("-")), "trainer")
-    refusal = UsageError(
-        "the folder that this was called in was deleted, so relative paths mean nothing",
-        code="NO_WORKING_FOLDER",
-        hint="change to a folder that exists, then make the same call again",
-    )
-    return show(failure(command, refusal), Output(json="--json" in argv))
+    return show(failure(_command_of(argv), refusal), Output(json="--json" in argv))
 
 
 def _usage(command: str, error: Any, output: Output) -> int:
-    known = any(command == verb.NAME for verb in _VERBS)
-    hint = f"see: trainer {command} --help" if known else "see: trainer --help"
+    hint = f"see: trainer {command} --help" if _is_verb([command]) else "see: trainer --help"
     refusal = UsageError(error.format_message(), hint=hint)
     return show(failure(command, refusal), output)

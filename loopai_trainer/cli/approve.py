@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loopai_trainer.cli import options
 from loopai_trainer.cli.output import Output, finish
+from loopai_trainer.operations.answer import Answer
+
+if TYPE_CHECKING:
+    from loopai_trainer.cli.patience import Patience
 
 NAME = "approve"
 HELP = "Read a prepared YAML at your own terminal and approve it by the first characters of its hash."
@@ -27,17 +31,15 @@ def command(
 ) -> None:
     """Parse; one operation; one view."""
     from loopai_trainer.cli import approval_view
-    from loopai_trainer.cli.progress import bytes_progress
+    from loopai_trainer.cli.patience import patiently
     from loopai_trainer.operations.approve import approve
     from loopai_trainer.operations.targets import Scope
 
     output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose, language=language)
     scope = Scope(os.environ, output_dir, task_id)
-    show, progress = approval_view.before_approval(output), bytes_progress(output)
-    raise typer.Exit(
-        finish(
-            NAME,
-            output,
-            lambda: approve(version, scope, show, note=note, progress=progress, language=output.language),
-        )
-    )
+
+    def operation(patience: Patience) -> Answer:
+        show = patience.before(approval_view.before_approval(output))
+        return approve(version, scope, show, note=note, progress=patience, language=output.language)
+
+    raise typer.Exit(finish(NAME, output, patiently(output, "checking the plan", operation)))

@@ -25,9 +25,11 @@ def command(
     verbose: options.Verbose = False,
 ) -> None:
     """Parse; one operation; one view."""
+    from loopai_trainer.cli.patience import patiently
     from loopai_trainer.operations.cancel import cancel
     from loopai_trainer.operations.targets import Scope
 
     output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)
     scope = Scope(os.environ, output_dir, task_id)
-    raise typer.Exit(finish(NAME, output, lambda: cancel(version, scope, timeout)))
+    operation = patiently(output, "stopping the run", lambda _: cancel(version, scope, timeout))
+    raise typer.Exit(finish(NAME, output, operation))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from loopai_trainer.cli import options
+from loopai_trainer.cli import completion, options
 from loopai_trainer.cli.output import Output, finish
 
 NAME = "compare"
@@ -17,7 +17,12 @@ HELP = "Compare runs: best metric, checkpoints, duration, and what differs in th
 def command(
     versions: Annotated[
         list[str],
-        typer.Argument(metavar="VERSION...", help="Version ids, prefixes or run directories.", show_default=False),
+        typer.Argument(
+            metavar="VERSION...",
+            help="Version ids, prefixes or run directories.",
+            show_default=False,
+            autocompletion=completion.versions,
+        ),
     ],
     html: Annotated[
         str | None, typer.Option("--html", metavar="FILE", help="Write a page with all of it and the curves.")
@@ -30,9 +35,11 @@ def command(
     verbose: options.Verbose = False,
 ) -> None:
     """Parse; one operation; one view."""
+    from loopai_trainer.cli.patience import patiently
     from loopai_trainer.operations.compare import compare
     from loopai_trainer.operations.targets import Scope
 
     output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)
     scope = Scope(os.environ, output_dir, task_id)
-    raise typer.Exit(finish(NAME, output, lambda: compare(versions, scope, html)))
+    operation = patiently(output, "reading the runs", lambda _: compare(versions, scope, html))
+    raise typer.Exit(finish(NAME, output, operation))

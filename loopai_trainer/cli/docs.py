@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from loopai_trainer.cli import options
+from loopai_trainer.cli import completion, options
 from loopai_trainer.cli.output import Output, finish
 
 NAME = "docs"
@@ -15,7 +15,9 @@ TOPICS = "skill, approval, sft, grpo, errors, recovery, config-keys or exit-code
 
 
 def command(
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help=TOPICS)] = None,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC]", help=TOPICS, autocompletion=completion.topics)
+    ] = None,
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -25,7 +26,9 @@ def command(
     verbose: options.Verbose = False,
 ) -> None:
     """Parse; one operation; one view."""
+    from loopai_trainer.cli.patience import patiently
     from loopai_trainer.operations.doctor import doctor
 
     output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)
-    raise typer.Exit(finish(NAME, output, lambda: doctor(os.environ, output_dir=output_dir, environment=env)))
+    operation = partial(doctor, os.environ, output_dir=output_dir, environment=env)
+    raise typer.Exit(finish(NAME, output, patiently(output, "checking this host", lambda _: operation())))

@@ -27,9 +27,11 @@ def command(
     verbose: options.Verbose = False,
 ) -> None:
     """Parse; one operation; one view."""
+    from loopai_trainer.cli.patience import patiently
     from loopai_trainer.operations.export import export
     from loopai_trainer.operations.targets import Scope
 
     output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose)
     scope = Scope(os.environ, output_dir, task_id)
-    raise typer.Exit(finish(NAME, output, lambda: export(version, scope, step)))
+    operation = patiently(output, "exporting", lambda _: export(version, scope, step))
+    raise typer.Exit(finish(NAME, output, operation))

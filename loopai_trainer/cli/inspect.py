@@ -27,10 +27,10 @@ def command(
     language: options.Language = None,
 ) -> None:
     """Parse; one operation; one view."""
-    from loopai_trainer.cli.progress import bytes_progress
+    from loopai_trainer.cli.patience import patiently
     from loopai_trainer.operations.inspect import inspect
 
     output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose, language=language)
-    progress = bytes_progress(output)
-    operation = partial(inspect, config, os.environ, refresh_inputs=refresh, progress=progress)
-    raise typer.Exit(finish(NAME, output, operation))
+    operation = partial(inspect, config, os.environ, refresh_inputs=refresh)
+    doing = "checking the plan"
+    raise typer.Exit(finish(NAME, output, patiently(output, doing, lambda patience: operation(progress=patience))))

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from loopai_trainer.cli import completion
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colour (NO_COLOR does the same).")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No talk on stderr, only the answer on stdout.")]
@@ -16,7 +18,7 @@ Verbose = Annotated[
 
 
 class LanguageName(StrEnum):
-    """The languages that guide and approval view are written in."""
+    """The languages that guide, approval view and overview are written in."""
 
     en = "en"
     zh = "zh"
@@ -30,6 +32,11 @@ OutputDir = Annotated[
 ]
 TaskId = Annotated[str | None, typer.Option("--task-id", metavar="ID", help="Task that the run belongs to.")]
 Version = Annotated[
-    str, typer.Argument(metavar="VERSION", help="Version id, an unambiguous prefix of one, or a run directory.")
+    str,
+    typer.Argument(
+        metavar="VERSION",
+        help="Version id, an unambiguous prefix of one, or a run directory.",
+        autocompletion=completion.versions,
+    ),
 ]
 Config = Annotated[str, typer.Argument(metavar="CONFIG", help="The training_config.yaml that `trainer prepare` wrote.")]

@@ -32,13 +32,13 @@ def _command(
     language: options.Language = None,
 ) -> None:
     """Parse; one operation; one view."""
-    from loopai_trainer.cli.progress import bytes_progress
+    from loopai_trainer.cli.patience import patiently
     from loopai_trainer.operations.prepare import prepare
 
     output = Output(json=json, no_color=no_color, quiet=quiet, verbose=verbose, language=language)
-    progress = bytes_progress(output)
     only = print_.value if print_ else None
-    raise typer.Exit(finish(NAME, output, lambda: prepare(make_request(), progress), only=only))
+    operation = patiently(output, "preparing", lambda patience: prepare(make_request(), patience))
+    raise typer.Exit(finish(NAME, output, operation, only=only))
 
 
 command = request_flags.taken_by(_command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -9,33 +10,52 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from loopai_trainer.cli.output import Output
+from loopai_trainer.rules.run_state import LIVE
 
 LINE_EVERY_S = 60.0
 """Elsewhere than on a terminal: often enough to show life, rarely enough for an agent's context."""
-SMALL_BYTES = 64 * 1024 * 1024
-"""Less than this is read before a bar could be seen."""
+SILENT_S = 1.0
+"""A wait that is shorter than this is not talked about."""
+REDRAW_S = 0.1
+
+
+def redraws(output: Output) -> bool:
+    """Whether a line of stderr may be replaced: on a terminal that can do so, and is to be talked to."""
+    return not output.quiet and os.environ.get("TERM") != "dumb" and sys.stderr.isatty()
 
 
 def bytes_progress(output: Output) -> Callable[[str, int, int], None] | None:
-    """For prepare and the hashing before a launch: one line that is redrawn, on a terminal alone.
+    """For the hashing before a launch, from its second second on: a line that is redrawn, or one a minute elsewhere.
 
-    With --verbose a line for each step, wherever stderr leads.
+    With --verbose a line for each step.
     """
     if output.verbose:
-        return _Steps(output)
-    if output.quiet or not sys.stderr.isatty():
-        return None
-
-    def report(what: str, done: int, total: int) -> None:
-        if total >= SMALL_BYTES:
-            end = "\n" if done >= total else ""
-            sys.stderr.write(f"\r{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB{end}")
-            sys.stderr.flush()
-
-    return report
+        return Steps(output)
+    return None if output.quiet else _Bytes(output)
 
 
-class _Steps:
+class _Bytes:
+    """So many megabytes of so many; nothing for what is done within a second."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._line = ReplacedLine(output)
+        self._next_s = time.monotonic() + SILENT_S
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now < self._next_s:
+            return
+        line = f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
+        if self._line.live:
+            self._line.live("" if done >= total else line)
+            self._next_s = now + REDRAW_S
+        elif done < total:
+            self._line.say(line)
+            self._next_s = now + LINE_EVERY_S
+
+
+class Steps:
     """A line when a step begins, with the time since the first one, and its size where that is known."""
 
     def __init__(self, output: Output) -> None:
@@ -44,6 +64,7 @@ class _Steps:
         self._what = ""
 
     def __call__(self, what: str, done: int, total: int) -> None:
+        """Say it, if it is a new step."""
         if what != self._what:
             self._what = what
             size = f" ({total:,})" if total else ""
@@ -56,7 +77,7 @@ class ReplacedLine:
     def __init__(self, output: Output) -> None:
         self._output = output
         self._width = shutil.get_terminal_size().columns - 1
-        self.live = None if output.quiet or not sys.stderr.isatty() else self._replace
+        self.live = self._replace if redraws(output) else None
 
     def say(self, line: str) -> None:
         """A line that stays."""
@@ -74,16 +95,16 @@ class RunProgress:
 
     def __init__(self, output: Output) -> None:
         self._output = output
-        self._bar = None if output.quiet or not sys.stderr.isatty() else _Bar(output)
+        self._bar = _Bar(output) if redraws(output) else None
         self._last_line = 0.0
         self._last_phase = ""
 
     def update(self, state: Mapping[str, Any]) -> None:
-        """Redraw the bar, or print a line if the phase is new or a minute has passed."""
+        """Redraw the bar, or print a line if the phase or a fault is new or a minute has passed."""
         if self._bar:
             self._bar.update(state)
             return
-        phase, now = str(state.get("phase") or state.get("status")), time.monotonic()
+        phase, now = str(state.get("phase") or state.get("status")) + fault(state), time.monotonic()
         if phase != self._last_phase or now - self._last_line >= LINE_EVERY_S:
             self._last_phase, self._last_line = phase, now
             self._output.talk(state_line(state))
@@ -104,7 +125,16 @@ def state_line(state: Mapping[str, Any]) -> str:
             parts.append(f"{name} {state[key]:.4g}")
     if isinstance(state.get("eta_s"), int | float):
         parts.append(f"about {duration_text(state['eta_s'])} left")
-    return ", ".join(parts)
+    wrong = fault(state)
+    return ", ".join(parts) + (f": {wrong}" if wrong else "")
+
+
+def fault(state: Mapping[str, Any]) -> str:
+    """What is wrong with a run that goes on, and what to do (its worker is stopped, its cluster is not reached)."""
+    error = state.get("error")
+    if not isinstance(error, Mapping) or state.get("status") not in (*LIVE, "unknown"):
+        return ""
+    return "; ".join(str(error[name]) for name in ("detail", "hint") if error.get(name))
 
 
 def duration_text(seconds: float) -> str:
@@ -138,12 +168,14 @@ class _Bar:
             self._progress.stop()
 
     def _start(self) -> None:
+        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        from loopai_trainer.cli.page import Page
-
+        # A terminal also where no colour is wanted: rich would not draw before the end otherwise.
+        plain = not self._output.color(sys.stderr)
+        console = Console(file=sys.stderr, force_terminal=True, no_color=plain, highlight=False, emoji=False)
         # Narrow enough that loss, learning rate and time left stand whole at 80 columns.
         columns = (BarColumn(bar_width=8), TextColumn("{task.description}", markup=False))
-        self._progress = Progress(*columns, console=Page(self._output, sys.stderr), transient=False)
+        self._progress = Progress(*columns, console=console, transient=False)
         self._task = self._progress.add_task("starting", total=None)
         self._progress.start()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loopai_trainer.cli import options
+from loopai_trainer.cli import completion, options
 
 if TYPE_CHECKING:
     from loopai_trainer.operations.sources import Request
@@ -24,21 +24,21 @@ def flags(
     dataset_info: Annotated[str | None, typer.Option(metavar="FILE[:NAME]", help="LLaMA-Factory registry whose entry describes the data.")] = None,
     model: Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the base model.")] = None,
     task_description: Annotated[str | None, typer.Option(metavar="TEXT", help="What is trained, in a sentence.")] = None,
-    template: Annotated[str | None, typer.Option(metavar="FILE|NAME", help="YAML template; see `trainer templates`.")] = None,
+    template: Annotated[str | None, typer.Option(metavar="FILE|NAME", help="YAML template; see `trainer templates`.", autocompletion=completion.templates)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A key of the backend; beats template and rules.")] = None,
     env: Annotated[str | None, typer.Option(metavar="PATH|NAME", help="Backend environment: root, bin folder or conda name.")] = None,
     backend_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Checkout of the backend.")] = None,
     devices: Annotated[str | None, typer.Option(metavar="LIST", help="CUDA_VISIBLE_DEVICES for training.")] = None,
-    executor: Annotated[str | None, typer.Option(metavar="local|ray_jobs", help="Where the worker runs: this host, or a Ray cluster.")] = None,
+    executor: Annotated[str | None, typer.Option(metavar="local|ray_jobs", help="Where the worker runs: this host, or a Ray cluster.", autocompletion=completion.words("local", "ray_jobs"))] = None,
     ray_address: Annotated[str | None, typer.Option(metavar="URL", help="Job server of the Ray cluster: http://HEAD:8265.")] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="Nodes that train together.")] = None,
-    config_mode: Annotated[str | None, typer.Option(metavar="rules|llm|template", help="Adjust the template by keyword rules, a language model, or not at all.")] = None,
-    bad_rows: Annotated[str | None, typer.Option(metavar="reject|skip", help="Rows that cannot be trained on: stop, or leave out.")] = None,
+    config_mode: Annotated[str | None, typer.Option(metavar="rules|llm|template", help="Adjust the template by keyword rules, a language model, or not at all.", autocompletion=completion.words("rules", "llm", "template"))] = None,
+    bad_rows: Annotated[str | None, typer.Option(metavar="reject|skip", help="Rows that cannot be trained on: stop, or leave out.", autocompletion=completion.words("reject", "skip"))] = None,
     split_seed: Annotated[int | None, typer.Option(help="Seed of the validation split.")] = None,
-    data_adapter: Annotated[str | None, typer.Option(metavar="auto|native|messages|alpaca|qa", help="verl: how records are read.")] = None,
+    data_adapter: Annotated[str | None, typer.Option(metavar="auto|native|messages|alpaca|qa", help="verl: how records are read.", autocompletion=completion.words("auto", "native", "messages", "alpaca", "qa"))] = None,
     data_source: Annotated[str | None, typer.Option(metavar="NAME", help="verl: data_source of records that name none.")] = None,
     validation_ratio: Annotated[float | None, typer.Option(help="verl: share of the prompts that is held out.")] = None,
-    reward_mode: Annotated[str | None, typer.Option(metavar="auto|preset|custom", help="verl: where the reward comes from.")] = None,
+    reward_mode: Annotated[str | None, typer.Option(metavar="auto|preset|custom", help="verl: where the reward comes from.", autocompletion=completion.words("auto", "preset", "custom"))] = None,
     reward_preset: Annotated[str | None, typer.Option(metavar="NAME", help="verl: the scorer, by the launcher's name.")] = None,
     reward_function: Annotated[str | None, typer.Option(metavar="FILE[:NAME]", help="verl: Python file of a custom reward.")] = None,
     reward_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="verl: further arguments of the reward.")] = None,
@@ -46,7 +46,7 @@ def flags(
     stage: Annotated[str | None, typer.Option(help="Training stage.")] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="starter.yaml with system: and default_states:.")] = None,
     state: Annotated[str | None, typer.Option(metavar="FILE", help="Explicit state, JSON or YAML.")] = None,
-    resume: Annotated[str | None, typer.Option(metavar="VERSION", help="Continue that stopped run from its newest complete checkpoint.")] = None,
+    resume: Annotated[str | None, typer.Option(metavar="VERSION", help="Continue that stopped run from its newest complete checkpoint.", autocompletion=completion.versions)] = None,
     option: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Any other setting by its name.")] = None,
     task_id: options.TaskId = None,
     version_id: Annotated[str | None, typer.Option(metavar="ID", help="Id of this run; made anew if left out.")] = None,

@@ -93,36 +93,42 @@ def _join(call: Call, output: Output) -> int:
 
 def run(make_request: "MakeRequest", output: Output, *, no_approval: bool, timeout_s: float | None) -> int:
     """Prepare and run without approval, wait, print the answer."""
-    from loopai_trainer.cli.progress import bytes_progress
+    from loopai_trainer.cli.patience import patiently
     from loopai_trainer.operations import run as operation
 
-    return _waited(
-        "run",
-        output,
-        lambda watch: operation.run(
-            make_request(),
-            no_approval=no_approval,
-            wait_timeout_s=timeout_s,
-            watch=watch,
-            talk=output.talk,
-            progress=bytes_progress(output),
-        ),
-    )
+    def operate(watch: "Watcher") -> "Answer":
+        prepared = patiently(
+            output,
+            "preparing",
+            lambda patience: operation.run(
+                make_request(),
+                no_approval=no_approval,
+                wait_timeout_s=timeout_s,
+                watch=watch,
+                talk=patience.before(output.talk),
+                progress=patience,
+            ),
+        )
+        return prepared()
+
+    return _waited("run", output, operate)
 
 
 def _hashing(output: Output) -> "Callable[[str, int, int], None] | None":
-    """Progress of large hashing on a terminal; what draws it is loaded when there is much to hash."""
-    if output.quiet or not os.isatty(2):
+    """Progress of large hashing; what draws it is loaded when there is much to hash."""
+    if output.quiet:
         return None
     large = 64 * 1024 * 1024
+    draw: Callable[[str, int, int], None] | None = None
 
     def report(what: str, done: int, total: int) -> None:
-        if total >= large:
+        nonlocal draw
+        if draw is None and total >= large:
             from loopai_trainer.cli.progress import bytes_progress
 
             draw = bytes_progress(output)
-            if draw is not None:
-                draw(what, done, total)
+        if draw is not None:
+            draw(what, done, total)
 
     return report
 
@@ -146,6 +152,7 @@ def recover(
     timeout_s: float | None,
 ) -> int:
     """Adopt or end an orphaned training and wait for its end; `place`: output directory and task id."""
+    from loopai_trainer.cli.patience import patiently
     from loopai_trainer.operations import recover as operation
     from loopai_trainer.operations.targets import Scope
 
@@ -153,22 +160,41 @@ def recover(
     return _waited(
         "recover",
         output,
-        lambda watch: operation.recover(
-            version, scope, adopt=adopt, terminate=terminate, wait_timeout_s=timeout_s, watch=watch
-        ),
+        lambda watch: patiently(
+            output,
+            "looking after the training",
+            lambda patience: operation.recover(
+                version,
+                scope,
+                adopt=adopt,
+                terminate=terminate,
+                wait_timeout_s=timeout_s,
+                watch=patience.before(watch),
+            ),
+        )(),
     )
 
 
 def dev(config: str, limit_s: float | None, output: Output) -> int:
     """Try a plan; Ctrl-C, SIGTERM and SIGHUP stop the dev run, too."""
+    from loopai_trainer.cli.patience import patiently
     from loopai_trainer.operations import dev as operation
 
     return _waited(
         "dev",
         output,
-        lambda watch: operation.dev(
-            config, os.environ, limit_s=limit_s, watch=watch, talk=output.talk, progress=_hashing(output)
-        ),
+        lambda watch: patiently(
+            output,
+            "checking the plan",
+            lambda patience: operation.dev(
+                config,
+                os.environ,
+                limit_s=limit_s,
+                watch=watch,
+                talk=patience.before(output.talk),
+                progress=patience,
+            ),
+        )(),
         stops="the dev run, if it had been started, is being stopped",
     )
 

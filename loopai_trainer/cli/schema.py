@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from loopai_trainer.cli import options
+from loopai_trainer.cli import completion, options
 from loopai_trainer.cli.output import Output, finish
 
 NAME = "schema"
@@ -16,7 +16,11 @@ HELP = "Print the JSON Schema of a command's --json answer, or of all of them."
 def command(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="A command, or watch-line, event-line, log-line, version-line."),
+        typer.Argument(
+            metavar="[NAME]",
+            help="A command, or watch-line, event-line, log-line, version-line.",
+            autocompletion=completion.schemas,
+        ),
     ] = None,
     json: options.Json = False,
     no_color: options.NoColor = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from loopai_trainer.cli import options
+from loopai_trainer.cli import completion, options
 from loopai_trainer.cli.output import Output, finish
 
 NAME = "setup"
@@ -17,7 +17,12 @@ HELP = (
 
 
 def command(
-    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="llamafactory, verl or agentlightning")],
+    backend: Annotated[
+        str,
+        typer.Argument(
+            metavar="BACKEND", help="llamafactory, verl or agentlightning", autocompletion=completion.backends
+        ),
+    ],
     json: options.Json = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,

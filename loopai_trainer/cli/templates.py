@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from loopai_trainer.cli import options
+from loopai_trainer.cli import completion, options
 from loopai_trainer.cli.output import Output, finish
 
 NAME = "templates"
@@ -15,8 +15,18 @@ HELP = "List templates, show one, or copy one to begin your own with."
 
 
 def command(
-    action: Annotated[str, typer.Argument(metavar="[ACTION]", help="list (default), show or copy.")] = "list",
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Template to show or copy.")] = None,
+    action: Annotated[
+        str,
+        typer.Argument(
+            metavar="[ACTION]",
+            help="list (default), show or copy.",
+            autocompletion=completion.words("list", "show", "copy"),
+        ),
+    ] = "list",
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Template to show or copy.", autocompletion=completion.templates),
+    ] = None,
     new_name: Annotated[str | None, typer.Argument(metavar="[NEW_NAME]", help="Name of the copy.")] = None,
     json: options.Json = False,
     no_color: options.NoColor = False,

@@ -31,7 +31,8 @@ def write(source: str, target: str, rows: int, *, longest: bool = False) -> Inpu
     elif kind == ".jsonl":
         data, count = _lines(source, rows)
     else:
-        raise NotShown(f"{source} is neither Parquet nor JSON Lines: a few rows of it cannot be taken")
+        message = f"{source} is neither Parquet nor JSON Lines: a few rows of it cannot be taken"
+        raise NotShown(message, hint="prepare with .jsonl or .parquet data")
     atomic.make_private_dir(os.path.dirname(target))
     atomic.write_bytes(target, data, _READ_ONLY)
     return InputFile(target, hashing.sha256_bytes(data), len(data), count)
@@ -44,7 +45,8 @@ def _parquet(source: str, rows: int, longest: bool) -> tuple[bytes, int]:
             batches = list(itertools.islice(file.iter_batches(batch_size=LOOKED_AT if longest else rows), 1))
             table = pyarrow.Table.from_batches(batches, schema=schema)
     except pyarrow.ArrowException as error:
-        raise NotShown(f"{source} cannot be read as Parquet: {error}") from None
+        message = f"{source} cannot be read as Parquet: {error}"
+        raise NotShown(message, hint="prepare again: it takes a new copy of the data") from None
     kept = {key: value for key, value in (schema.metadata or {}).items() if key not in _OF_THE_WHOLE_FILE}
     chosen = table.take(pyarrow.array(_chosen(table, rows, longest), pyarrow.int64())).replace_schema_metadata(
         kept or None

@@ -117,7 +117,7 @@ def _allowing(run: RunDir, plan: Plan, approved_via: str, environ: Mapping[str, 
         if given is not None and given["approved_via"] == TERMINAL:
             return _checked(run, plan, given)
         if required.level == TERMINAL:
-            raise ApprovalError("nobody has approved it at a terminal yet")
+            raise ApprovalError("nobody has approved it at a terminal yet", hint="have the operator approve it")
     except ApprovalError as error:
         if required.level == TERMINAL:
             raise _missing(run, error, required.origin) from None
@@ -129,6 +129,7 @@ def _checked(run: RunDir, plan: Plan, given: dict[str, Any]) -> dict[str, Any]:
         raise ApprovalError(
             "the approval at a terminal was for another YAML, so it is void\n"
             f"  approved: {given['config_sha256']}\n  got:      {plan.sha256}",
+            hint="have the operator approve it anew",
         )
     clock = clocks.read()
     try:

@@ -121,6 +121,8 @@ def _tried(trial: _Trial, watch: Watcher | None, talk: Talk, progress: Progress 
     try:
         made = _made(trial, plan, backend)
         talk(f"dev run of {plan.version_id} in {made.run.path}: {_bounds_text(made.plan, trial.limit_s)}")
+        for flag in backend.red_flags(made.plan):
+            talk(f"approved by nobody: {flag.message}")
         ended, took_s = _run(trial, made, backend, watch)
     except (NotShown, HostUnfit) as error:
         return _Found([*checks, dev_checks.refused("training", error, dev_checks.NOT_SHOWN)], {}, examined)
@@ -192,7 +194,9 @@ def _answer(trial: _Trial, found: _Found, took_s: float) -> Answer:
     data = _data(trial, found, outcome, took_s)
     _record(trial, data)
     if found.cancelled:
-        return Answer("dev", data, status="cancelled", error=Cancelled("the dev run was cancelled"))
+        return Answer(
+            "dev", data, status="cancelled", error=Cancelled("the dev run was cancelled", hint="call it again")
+        )
     status = {dev_checks.PASSED: "passed", dev_checks.FAILED: "failed"}.get(outcome, "not_shown")
     error = None if outcome == dev_checks.PASSED else _error(outcome, found)
     message = f"dev run of {trial.source.version_id}: {status.replace('_', ' ')}"
@@ -209,6 +213,7 @@ def _data(trial: _Trial, found: _Found, outcome: str, took_s: float) -> dict[str
         "config_sha256": plan.sha256 if plan else None,
         "dev_dir": trial.dev.path if os.path.isdir(trial.dev.path) else None,
         "bounds": _bounds(found.made.plan) if found.made else None,
+        "red_flags": _flags(found.made.plan) if found.made else [],
         "checks": [check.as_json() for check in found.checks],
         "not_shown": {**found.not_shown, "the rest of the training": dev_checks.BEYOND} if found.made else {},
         "duration_s": round(took_s, 1),
@@ -220,6 +225,11 @@ def _bounds(plan: Plan) -> dict[str, Any]:
     block, inputs = plan.loopai[dev_bounds.BLOCK], plan.loopai["inputs"]
     rows = {split: inputs[split]["rows"] for split in dev_plan.SPLITS if inputs.get(split)}
     return {"steps": block["steps"], "rows": rows, "limit_s": block["limit_s"]}
+
+
+def _flags(plan: Plan) -> list[str]:
+    """What of the plan that was tried an approver would have to stop at: code of the user's own, endpoints."""
+    return [flag.message for flag in backends.get(plan.framework, plan.stage).red_flags(plan)]
 
 
 def _next(plan: Plan, trial: _Trial) -> str:

@@ -68,7 +68,10 @@ def doctor(environ: Mapping[str, str], *, output_dir: str | None = None, environ
     if not bad:
         return Answer("doctor", data, status="completed", message=f"all {len(checks)} checks are well")
     message = f"{len(bad)} of {len(checks)} checks found something: {', '.join(check.name for check in bad)}"
-    error = HostUnfit(message, hint=bad[0].hint)
+    hint = (
+        bad[0].hint if len(bad) == 1 else "each of them says what mends it; which of them a plan needs, the plan says"
+    )
+    error = HostUnfit(message, hint=hint)
     return Answer("doctor", data, status="failed", message=message, error=error)
 
 

@@ -30,7 +30,11 @@ def export(version: str, scope: targets.Scope, step: int | None = None) -> Answe
     run = targets.find(version, scope)
     lock = locks.try_exclusive(run.run_lock, tries=20)
     if lock is None:
-        raise Busy(f"version {run.version_id} is in use by another process", next_command=commands.wait(run.path))
+        raise Busy(
+            f"version {run.version_id} is in use by another process, so its files may change meanwhile",
+            hint="wait for its end, then export it",
+            next_command=commands.wait(run.path),
+        )
     try:
         return _export(run, step)
     finally:

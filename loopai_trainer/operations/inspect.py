@@ -73,11 +73,13 @@ def examine(run: RunDir, environ: Mapping[str, str], progress: Progress | None =
     environment = environments.resolve(plan.loopai["backend"]["environment"], plan.framework, environ)
     versions = backend.probe(environment)
     document = yaml_text.load(plan.text, run.config, "config")
-    found = review(plan, backend, versions, document.lines, run, environ=environ)
+    reserved = list(reserved_problems(plan.loopai, document.lines, run))
+    # What was edited there says which program is asked, and which code it may import: it is refused unasked.
+    found = review(plan, backend, versions, document.lines, run, progress, environ, rehearses=not reserved)
     paths = run_place.launch_paths(run)
     errors = [
         *found.errors,
-        *reserved_problems(plan.loopai, document.lines, run),
+        *reserved,
         *resolving.changed(plan, backend, environ, paths),
     ]
     if errors:

@@ -8,6 +8,7 @@ from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations import commands, targets
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.list import list_runs
+from loopai_trainer.rules import messages
 from loopai_trainer.version import __version__
 
 TYPE_CHECKING = False
@@ -23,11 +24,8 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "going_on": ("queued", "running", "finalizing", "unknown"),
 }
 """Kind -> the statuses of the runs that somebody may want to do something about."""
-FIRST_STEPS = (
-    ("does this host have what it takes?", ("doctor",)),
-    ("what can be trained, and what it needs", ("templates",)),
-    ("what a plan still lacks", ("guide",)),
-)
+FIRST_STEPS = ("doctor", "templates", "guide")
+"""Verbs for who has no runs yet."""
 
 
 def overview(scope: targets.Scope) -> Answer:
@@ -36,8 +34,16 @@ def overview(scope: targets.Scope) -> Answer:
     runs = [] if found.data is None else found.data["runs"]
     kinds = {kind: [_item(run) for run in runs if run["status"] in statuses] for kind, statuses in KINDS.items()}
     ended = [_item(run) for run in runs[:1] if run["status"] in ("completed", "failed", "cancelled")]
-    first = [] if runs else [{"what": what, "next_command": commands.verb(*words)} for what, words in FIRST_STEPS]
-    data = {"version": __version__, "runs": runs[:SHOWN], **kinds, "ended": ended, "first_steps": first}
+    say = messages.speaker("en")
+    first = [{"what": say(f"overview.{verb}"), "next_command": commands.verb(verb)} for verb in FIRST_STEPS]
+    data = {
+        "version": __version__,
+        "count": 0 if found.data is None else found.data["count"],
+        "runs": runs[:SHOWN],
+        **kinds,
+        "ended": ended,
+        "first_steps": [] if runs else first,
+    }
     return Answer("trainer", data, message=found.message)
 
 

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from loopai_trainer.contract import Backend
-from loopai_trainer.errors import ConfigError, DataError, HostUnfit, ValidationError
+from loopai_trainer.errors import ConfigError, DataError, HostUnfit, SettingsError, ValidationError
 from loopai_trainer.files import atomic, run_index, small_inputs
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations import (
     approval_policy,
     approvals,
     backend_environment,
+    commands,
     guide,
     inheritance,
     model_input,
@@ -92,11 +93,12 @@ def _prepared(request: sources.Request, progress: Progress | None) -> tuple[Answ
         if resume is not None:
             resuming.refuse_other_inputs(resume, parts.data, parts.model)
             resuming.refuse_other_reward(resume, begun, resolved, parts.reserved)
+        if progress is not None:
+            progress("writing the plan", 0, 0)
         plan, copies = _plan(resolved, parts, run, environment, versions, request.environ, resume)
         small_inputs.write(copies)  # before the review, which looks into them
         document = yaml_text.load(plan.text, run.config, "config")
-        measuring = tell(progress, "measuring rows in tokens")
-        found = review(plan, backend, versions, document.lines, run, measuring, request.environ)
+        found = review(plan, backend, versions, document.lines, run, progress, request.environ)
         sft_data.add_to_report(run, found.report)
         if found.errors:
             raise refuse(found.errors, parts.template.path)
@@ -126,7 +128,11 @@ def _write(
 
 def _refuse_early(resolved: sources.Resolved, request: sources.Request) -> None:
     """What the settings alone tell is refused before hours of reading, not after."""
-    setting_rules.require(resolved.settings, resolved.fields)
+    try:
+        setting_rules.require(resolved.settings, resolved.fields)
+    except SettingsError as error:
+        error.next_command = commands.verb("guide")
+        raise
     length_limits.of_settings(resolved.settings)
     secret_scan.refuse_settings(resolved.settings, request.environ)
     template_use.read_overrides(request.overrides, resolved.backend.owned_keys())
@@ -225,7 +231,13 @@ def _checked_template(
     tunes = backend.data_kind == "chat"  # the keyword rules speak of supervised training
     owned = backend.owned_keys()
     template = template_use.use(
-        resolved.settings, request.overrides, owned, tunes=tunes, baseline=baseline, environ=request.environ
+        resolved.settings,
+        request.overrides,
+        owned,
+        tunes=tunes,
+        baseline=baseline,
+        environ=request.environ,
+        renamed=backend.renamed_keys(),
     )
     problems = backend.template_problems(template.values, template.lines, versions)
     errors = template_use.placed([problem for problem in problems if problem.severity == "error"], request.overrides)

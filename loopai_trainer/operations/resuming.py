@@ -147,7 +147,12 @@ def take(resume: Resume, run: RunDir, environ: Mapping[str, str]) -> Taken:
 def _refuse_unended(run: RunDir) -> None:
     seen = observe(run)
     if seen.verdict.status in ("prepared", "approved"):
-        raise UsageError(f"{run.version_id} has not been started, so there is nothing to continue", code="NOT_STARTED")
+        raise UsageError(
+            f"{run.version_id} has not been started, so there is nothing to continue",
+            code="NOT_STARTED",
+            hint="have it approved and run it",
+            next_command=commands.inspect(run.config),
+        )
     if seen.verdict.action != ANSWER:
         raise Busy(
             f"{run.version_id} is {seen.verdict.status}: only a run that has ended and was finalised is continued",

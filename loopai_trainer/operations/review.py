@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from loopai_trainer.contract import Backend
@@ -13,6 +14,9 @@ from loopai_trainer.operations import run_place, secret_scan, token_lengths
 from loopai_trainer.operations.answer import problem_json
 from loopai_trainer.records import Plan, Problem, Rehearsal, Versions
 from loopai_trainer.rules import plan_flags, task_fields
+
+Progress = Callable[[str, int, int], None]
+"""Called with (what, done, total); `total` is 0 where it is not known."""
 
 
 class Review(NamedTuple):
@@ -30,15 +34,18 @@ def review(
     versions: Versions,
     lines: Mapping[str, int],
     run: RunDir,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     environ: Mapping[str, str] = {},
+    *,
+    rehearses: bool = True,
 ) -> Review:
-    """All findings on a final YAML; `lines` maps its keys to lines, `progress` hears of the rows that are measured.
+    """All findings on a final YAML; `lines` maps its keys to lines, `progress` hears of what takes long.
 
-    `environ`: its secrets are looked for in the YAML.
+    `environ`: its secrets are looked for in the YAML. `rehearses`: whether the backend's environment may be asked.
     """
-    measured = token_lengths.measure(plan, backend, versions, progress)
-    rehearsed = _rehearsed(plan, backend, versions, run)
+    measuring = None if progress is None else partial(progress, "measuring rows in tokens")
+    measured = token_lengths.measure(plan, backend, versions, measuring)
+    rehearsed = _rehearsed(plan, backend, versions, run, progress) if rehearses else Rehearsal()
     found = [
         *plan_flags.red_flags(plan),
         *backend.red_flags(plan),
@@ -56,12 +63,18 @@ def review(
     )
 
 
-def _rehearsed(plan: Plan, backend: Backend, versions: Versions, run: RunDir) -> Rehearsal:
+def _rehearsed(plan: Plan, backend: Backend, versions: Versions, run: RunDir, progress: Progress | None) -> Rehearsal:
     """What the backend tries in its own environment. Raises BackendMissing if it cannot be asked."""
     question = backend.rehearse(plan, versions, run_place.launch_paths(run))
     if question is None:
         return Rehearsal()
-    return backend.rehearsed(plan, asking.ask(question))
+    if progress is not None:
+        progress(question.what, 0, 0)
+    try:
+        answer = asking.ask(question)
+    except ConfigError as error:  # the user's own code has ended the program: a finding among the others
+        return Rehearsal(error.problems)
+    return backend.rehearsed(plan, answer)
 
 
 def refuse(errors: Sequence[Problem], path: str) -> ConfigError:

@@ -80,11 +80,11 @@ def environment_root(spec: EnvironmentSpec, environ: Mapping[str, str]) -> str:
 
 
 def _spec(name: str) -> EnvironmentSpec:
-    known = []
+    known: dict[str, None] = {}
     for framework, stage in backends.names():
         spec = backends.get(framework, stage).environment_spec()
         if spec is not None:
-            known.append(spec.name)
+            known[spec.name] = None
             if name in (spec.name, framework):
                 return spec
     raise UsageError(f"there is no backend '{name}' to set up", hint=f"choose one of: {', '.join(known)}")

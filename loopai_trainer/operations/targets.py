@@ -46,7 +46,8 @@ def find(target: str, scope: Scope) -> RunDir:
     if not ids:
         if _is_run(target):
             return _run_at(target)
-        raise NotFound(f"no run '{target}' is known", hint="see `trainer list`, or name --output-dir")
+        hint = "see which ones are; those of another folder are found with --output-dir"
+        raise NotFound(f"no run '{target}' is known", hint=hint, next_command="trainer list")
     if len(ids) > 1:
         raise UsageError(f"'{target}' fits {len(ids)} runs: {', '.join(ids[:5])}", hint="give more of the id")
     return _only([one for one in known if one[0].version_id == ids[0]], target)

@@ -139,6 +139,15 @@ _RUN_OTHER: Mapping[str, Schema] = {
     "result": _null(_OPEN),
 }
 _RUN = _record(_RUN_NEEDED, _RUN_OTHER)
+_LISTED = _record({
+    "task_id": _TEXT,
+    "trainer_version_id": _TEXT,
+    "status": _null(_STATUS),
+    **_RUN_PROGRESS,
+    "run_dir": _TEXT,
+    "best_checkpoint": _CHOSEN,
+})  # fmt: skip
+_TO_DO = _record({"trainer_version_id": _TEXT, "status": _STATUS, "next_command": _TEXT})
 # The events of an earlier version have fewer fields, and are shown for ever.
 _EVENT = _record(
     {"seq": _COUNT, "status": _TEXT},
@@ -188,6 +197,7 @@ DATA: Mapping[str, Schema] = {
         "config_sha256": _null(_SHA256),
         "dev_dir": _null(_TEXT),
         "bounds": _null(_record({"steps": _COUNT, "rows": _OPEN, "limit_s": _NUMBER})),
+        "red_flags": _list(_TEXT),
         "checks": _list(_record({"name": _TEXT, "outcome": _VERDICT, "detail": _TEXT, "hint": _TEXT, "code": _TEXT})),
         "not_shown": _by_name(_TEXT),
         "duration_s": _NUMBER,
@@ -198,16 +208,13 @@ DATA: Mapping[str, Schema] = {
     **dict.fromkeys(("run-prepared", "run", "wait", "cancel", "recover"), _RUN),
     # With `recent`, the curve so far, in what people see; never in JSON.
     "status": _RUN,
-    "list": _record({
+    "list": _record({"count": _COUNT, "runs": _list(_LISTED)}),
+    "trainer": _record({
+        "version": _TEXT,
         "count": _COUNT,
-        "runs": _list(_record({
-            "task_id": _TEXT,
-            "trainer_version_id": _TEXT,
-            "status": _null(_STATUS),
-            **_RUN_PROGRESS,
-            "run_dir": _TEXT,
-            "best_checkpoint": _CHOSEN,
-        })),
+        "runs": _list(_LISTED),
+        **dict.fromkeys(("orphaned", "waiting", "going_on", "ended"), _list(_TO_DO)),
+        "first_steps": _list(_record({"what": _TEXT, "next_command": _TEXT})),
     }),
     "logs": _record({"path": _TEXT, "lines": _list(_TEXT), "truncated": _FLAG, "source": _TEXT}),
     "events": _record({"events": _list(_EVENT), "next_seq": _COUNT}),
@@ -229,6 +236,7 @@ DATA: Mapping[str, Schema] = {
             "version_id": _TEXT,
             "run_dir": _TEXT,
             "status": _STATUS,
+            "not_ranked": _null(_TEXT),
             "best_metric": _METRIC,
             "best_checkpoint_name": _null(_TEXT),
             "best_step": _null(_COUNT),

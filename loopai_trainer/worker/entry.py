@@ -84,7 +84,8 @@ def main(words: list[str], asked: Asked | None = None) -> int:
     record: Record | None = None
     try:
         if not locks.owns(arguments.lock_fd):
-            raise Busy(f"run.lock of {arguments.run.path} did not come with the worker", code="LOCKED")
+            message = f"run.lock of {arguments.run.path} did not come with the worker"
+            raise Busy(message, code="LOCKED", hint="start it with `trainer run-prepared`, not by hand")
         record = _open_record(arguments)
         job = _job(arguments, record, asked or Asked())
         status = _WORK[arguments.mode](job)

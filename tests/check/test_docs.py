@@ -10,7 +10,8 @@ from loopai_trainer import errors
 from loopai_trainer.cli.app import app
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = typer.main.get_command(app).commands
+PROGRAM = typer.main.get_command(app)
+COMMANDS = PROGRAM.commands
 CLI_PAGE = (ROOT / "docs" / "cli.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("skills/**/*.md")])
 
@@ -26,6 +27,12 @@ def test_every_command_and_flag_stands_in_the_cli_page(name):
     written = set(re.findall(r"^\| `(-[^`]*)`", section[1], re.MULTILINE))
     documented = {flag for cell in written for flag in re.findall(r"(?<![\w-])--?[a-z][\w-]*", cell)}
     assert documented == flags(COMMANDS[name])
+
+
+def test_every_flag_of_the_program_itself_stands_there_too():
+    section = CLI_PAGE.partition("\n## Without a command\n")[2]
+    written = {cell.split()[0] for cell in re.findall(r"^\| `(-[^`]*)`", section, re.MULTILINE)}
+    assert written == flags(PROGRAM) - {"--help", "-h"}
 
 
 def plain(text):

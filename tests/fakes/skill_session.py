@@ -1,7 +1,7 @@
 """An agent that follows SKILL.md word by word: it types the lines of its blocks into a shell, and knows nothing else.
 
 What it fills in for their names (CONFIG_PATH, HASH, VERSION ...) comes from the fields that SKILL.md says they are.
-Training is the stand-in's (fakes.llamafactory_program), which may be held at its end.
+Training is a stand-in's (fakes.llamafactory_program, fakes.verl_program), which may be held at its end.
 """
 
 import json
@@ -20,6 +20,10 @@ from fakes.llamafactory_env import make_environment
 from fakes.llamafactory_program import TEMPLATE, make_startable
 from fakes.sft_plans import make_model_folder
 from fakes.skill import REFERENCES, SKILL, blocks, section
+from fakes.verl_program import make_startable_verl
+from fakes.verl_rehearsals import rows as prompts
+from fakes.verl_rehearsals import write_rows as write_prompts
+from fakes.verl_runs import save_base_model
 from loopai_trainer.files.run_dir import RunDir, TaskDir
 from loopai_trainer.host import processes
 from loopai_trainer.worker.observe import observe, read_started
@@ -33,6 +37,7 @@ while os.path.exists({hold!r}):
 """
 _NAMES = re.compile(r"\b(CONFIG_PATH|HASH|VERSION|DATA|MODEL_DIR|SENTENCE|TEMPLATE)\b")
 LIMIT_S = 120.0
+MODEL = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 4096}
 
 
 class Session:
@@ -42,32 +47,32 @@ class Session:
         self.root = root
         self.hold = root / "hold"
         self.starts_file = root / "starts"
-        env = make_startable(make_environment(root / "env"))
-        program = env / "bin" / "llamafactory-cli"
-        program.write_text(program.read_text() + _HELD.format(starts=str(self.starts_file), hold=str(self.hold)))
-        self.model = make_model_folder(root / "model")
-        self.rows_file = root / "data.jsonl"
-        self.write_rows([{"instruction": f"question {n}", "output": f"answer {n}"} for n in range(8)])
-        (root / "template.yaml").write_text(TEMPLATE)
         (root / "bin").mkdir()
         (root / "bin" / "trainer").write_text(
             f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m loopai_trainer "$@"\n'
         )
         (root / "bin" / "trainer").chmod(0o755)
-        self.names: dict[str, str] = {
-            "DATA": "data.jsonl",
-            "MODEL_DIR": "model",
-            "SENTENCE": "answer questions",
-            "TEMPLATE": "template.yaml",
-        }
+        self.names: dict[str, str] = {"MODEL_DIR": "model", "SENTENCE": "answer questions"}
         self.env: dict[str, str] = {
             "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
             "HOME": str(root),
-            "LLAMAFACTORY_ENV_PATH": str(env),
+            **self.furnish(),
             **{f"LOOPAI_TRAINER_{kind}_DIR": str(root / kind.lower()) for kind in ("STATE", "CACHE", "DATA", "CONFIG")},
         }
         self.document: dict[str, Any] = {}
         self.history: list[str] = []
+
+    def furnish(self) -> dict[str, str]:
+        """Data, model, template and environment of LLaMA-Factory; the variables that name what the user has set up."""
+        env = make_startable(make_environment(self.root / "env"))
+        program = env / "bin" / "llamafactory-cli"
+        program.write_text(program.read_text() + _HELD.format(starts=str(self.starts_file), hold=str(self.hold)))
+        self.model = make_model_folder(self.root / "model")
+        self.rows_file = self.root / "data.jsonl"
+        self.write_rows([{"instruction": f"question {n}", "output": f"answer {n}"} for n in range(8)])
+        (self.root / "template.yaml").write_text(TEMPLATE)
+        self.names.update(DATA="data.jsonl", TEMPLATE="template.yaml")
+        return {"LLAMAFACTORY_ENV_PATH": str(env)}
 
     def write_rows(self, rows: list[dict[str, Any]]) -> None:
         self.rows_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -151,6 +156,19 @@ class Session:
         own = [self.state().get("worker"), read_started(self.run).get("keeper")]
         marked = processes.marked(self.run.version_id, self.run.path)
         return [one for one in own if processes.alive(one)] + list(marked)
+
+
+class GrpoSession(Session):
+    """The same for GRPO: verl's own Parquet, a small model, and an environment with a verl that is played."""
+
+    def furnish(self) -> dict[str, str]:
+        """Data, model and environment of verl, under the names of references/grpo.md."""
+        env = make_startable_verl(self.root / "env", self.hold, self.starts_file)
+        self.model = save_base_model(self.root / "model", **MODEL)
+        write_prompts(self.root / "train.parquet", prompts([str(n) for n in range(40)]))
+        write_prompts(self.root / "validation.parquet", prompts([str(n) for n in range(100, 104)], content="And this?"))
+        self.names.update(DATA="train.parquet", TEMPLATE="verl_grpo_cpu_smoke")
+        return {"VERL_ENV_PATH": str(env)}
 
 
 def reference_line(name: str, heading: str, number: int = 0) -> str:

@@ -1,7 +1,7 @@
 """What people read in a language of theirs: one table a page, each text in English beside its Chinese. Pure.
 
-Guide and approval view are spoken in both (issue H wants no more). Names of settings and YAML keys, codes, commands and
-findings stay as they are: they are looked up, typed and searched for.
+Guide, approval view and overview (`trainer` alone) are spoken in both. Names of settings and YAML keys, codes, commands
+and findings stay as they are: they are looked up, typed and searched for.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from loopai_trainer.rules.messages import approval, guide
+from loopai_trainer.rules.messages import approval, guide, overview
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 VARIABLE = "LOOPAI_TRAINER_LANGUAGE"
 
-_TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {"approval": approval.TEXTS, "guide": guide.TEXTS}
+_TABLES: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "approval": approval.TEXTS,
+    "guide": guide.TEXTS,
+    "overview": overview.TEXTS,
+}
 
 Say = Callable[..., str]
 """`say("guide.ready")`, `say("guide.missing", count=2)`: the text of that name, in one language."""

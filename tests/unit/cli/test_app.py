@@ -78,3 +78,34 @@ def test_templates_and_an_empty_list(capsys, tmp_path, monkeypatch):
     assert json.loads(capsys.readouterr().out)["data"] == {"count": 0, "runs": []}
     assert app.run(["list"]) == 0
     assert "no runs yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["--language", "zh", "list", "--json"], "list"),
+        (["--json", "run-prepared", "/run/training_config.yaml", "--sha256", "0"], "run-prepared"),
+        (["--quiet", "approve", "v1", "--json"], "approve"),
+        (["--json", "--no-color", "recover", "v1", "--adopt"], "recover"),
+        (["--output-dir", "outputs", "status", "--json"], "status"),
+        (["--nonsense", "--json"], "trainer"),
+        (["--json", "nonsense"], "trainer"),
+        (["nonsense", "--json"], "nonsense"),
+    ],
+)
+def test_a_misplaced_flag_is_refused_in_the_name_of_its_command(words, command, capsys):
+    assert fast.main(words) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert (document["command"], document["error"]["code"]) == (command, "USAGE")
+    assert document["error"]["hint"]
+
+
+@pytest.mark.parametrize(
+    ("words", "following"),
+    [(["prepare", "--json"], "trainer guide"), (["status", "no-such-run", "--json"], "trainer list")],
+)
+def test_a_refusal_of_the_first_steps_names_the_next_command(words, following, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOOPAI_TRAINER_STATE_DIR", str(tmp_path))
+    assert app.run(words) != 0
+    assert json.loads(capsys.readouterr().out)["error"]["next_command"] == following

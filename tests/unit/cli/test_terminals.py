@@ -8,7 +8,9 @@ import sys
 import pytest
 import typer
 
-from loopai_trainer.cli import app
+from loopai_trainer.backends.verl_grpo.fields import FIELDS as VERL
+from loopai_trainer.cli import app, completion
+from loopai_trainer.rules import settings
 
 COMMANDS = sorted(typer.main.get_command(app.app).commands)
 TYPED = {
@@ -31,6 +33,41 @@ def test_completion_offers_the_commands_that_begin_so(shell):
     words = set(re.findall(r"[a-z-]+", done.stdout))
     assert {"run", "run-prepared"} <= words
     assert not {"doctor", "loopai-trainer"} & words
+
+
+@pytest.mark.parametrize("shell", TYPED)
+def test_completion_offers_what_an_argument_takes(shell):
+    typed = {name: value.replace("trainer run", "trainer setup ") for name, value in TYPED[shell].items()}
+    done = called(
+        _TRAINER_COMPLETE=f"complete_{shell}", **{**typed, **({"COMP_CWORD": "2"} if shell == "bash" else {})}
+    )
+    assert done.stderr == ""
+    assert {"llamafactory", "verl", "agentlightning"} <= set(re.findall(r"[a-z-]+", done.stdout))
+
+
+def test_what_is_completed_is_what_the_program_takes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOOPAI_TRAINER_STATE_DIR", str(tmp_path))
+    monkeypatch.delenv("OUTPUT_DIR", raising=False)
+    assert completion.versions("") == []
+    for version in ("0199-a", "0199-b", "other"):
+        (tmp_path / "outputs" / "task" / "trainer" / version).mkdir(parents=True)
+    assert completion.versions("0199") == ["0199-a", "0199-b"]
+    assert completion.templates("cpu_smoke") == ["cpu_smoke_full", "cpu_smoke_lora"]
+    assert completion.topics("e") == ["errors", "exit-codes"]
+    assert completion.backends("l") == ["llamafactory"]
+    assert completion.schemas("watch") == ["watch-line"]
+    assert completion.words("rules", "llm")("x") == []
+
+
+def test_choices_are_completed_as_the_settings_have_them():
+    parameters = typer.main.get_command(app.app).commands["prepare"].params
+    fields = {field.flag: field.choices for field in (*settings.GENERAL, *VERL) if field.flag and field.choices}
+    for parameter in parameters:
+        choices = fields.get(parameter.opts[0])
+        if choices and "|" in (parameter.metavar or ""):
+            assert parameter.metavar == "|".join(choices)
+            assert [item.value for item in parameter.shell_complete(None, "")] == list(choices)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,10 +1,12 @@
 """`trainer` alone says where somebody is: last runs, what waits for a person, what to type next."""
 
+import json
 import shlex
 
 import pytest
+from fakes.answers import checked
 
-from loopai_trainer.cli import app, list_view
+from loopai_trainer.cli import app, fast, list_view
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.overview import LOOKED_INTO, SHOWN, overview
 from loopai_trainer.operations.targets import Scope
@@ -34,12 +36,13 @@ def runs(tmp_path, monkeypatch):
     def know(*found, folder=tmp_path / "outputs"):
         known = [
             {
-                "task_id": "t", "trainer_version_id": name, "status": status, "current_step": None,
-                "total_steps": None, "run_dir": f"{folder}/t/trainer/{name}", "best_checkpoint": None,
+                "task_id": "t", "trainer_version_id": name, "status": status, "phase": None, "current_step": None,
+                "total_steps": None, "started_at": None, "updated_at": None,
+                "run_dir": f"{folder}/t/trainer/{name}", "best_checkpoint": None,
             }
             for name, status in found
         ]  # fmt: skip
-        answer = Answer("list", {"count": len(known), "runs": known}, message=f"{len(known)} runs")
+        answer = Answer("list", {"count": len(known), "runs": known}, message=f"{len(known)} runs known")
         monkeypatch.setattr("loopai_trainer.operations.overview.list_runs", lambda scope, limit: answer)
 
     return know
@@ -95,7 +98,7 @@ def test_what_is_shown_fits_a_plain_terminal(runs, capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert (err, "\x1b" in out) == ("", False)
     assert max(map(len, out.splitlines())) <= 80
-    assert f"{SHOWN + 4} runs" in out
+    assert f"the newest {SHOWN} of {SHOWN + 4} runs\n" in out
     assert "... and 2 more: trainer list" in out
     assert out.index("an operator decides") < out.index("Wait for your approval") < out.index("Going on")
     assert out.count("trainer inspect") == SHOWN
@@ -122,3 +125,31 @@ def test_so_many_are_looked_into(monkeypatch):
     overview(Scope({}))
     assert asked == [LOOKED_INTO]
     assert list_view.SHOWN == SHOWN
+
+
+def test_in_chinese_all_but_what_is_typed_and_compared(runs, capsys, monkeypatch):
+    runs(("lost", "orphaned"), *((f"p{n}", "prepared") for n in range(SHOWN + 1)), ("r", "running"))
+    assert app.run(["--language", "zh"]) == 0
+    out = capsys.readouterr().out
+    for words in ("最新的 5 次", "状态", "等待您审批", "另有 1 个", "trainer recover", "所有命令", "prepared"):
+        assert words in out
+    assert "Wait for" not in out
+    monkeypatch.setenv("LOOPAI_TRAINER_LANGUAGE", "zh")
+    runs()
+    assert app.run([]) == 0
+    assert "还没有任何运行" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("found", [[], [("one", "running")], [("lost", "orphaned"), ("new", "failed"), ("odd", None)]])
+def test_as_json_it_is_one_document_of_its_schema(runs, capsys, found):
+    runs(*found)
+    assert fast.main(["--json"]) == 0
+    document = checked(json.loads(capsys.readouterr().out))
+    assert (document["command"], document["data"]["count"]) == ("trainer", len(found))
+    assert bool(document["data"]["first_steps"]) is not bool(found)
+
+
+def test_one_run_is_one(runs, capsys):
+    runs(("one", "running"))
+    assert app.run([]) == 0
+    assert "\n1 run\n" in capsys.readouterr().out

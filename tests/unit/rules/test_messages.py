@@ -6,6 +6,8 @@ import pytest
 
 import loopai_trainer
 from loopai_trainer import backends
+from loopai_trainer.cli import list_view
+from loopai_trainer.operations import overview
 from loopai_trainer.rules import messages, settings
 
 PAGES = [(f"{page}.{name}", *texts) for page, table in messages.tables().items() for name, texts in table.items()]
@@ -30,9 +32,10 @@ def test_every_text_that_is_spoken_is_written_and_every_written_one_is_spoken():
     speakers = [*PACKAGE.glob("cli/*.py"), PACKAGE / "operations" / "guide.py", PACKAGE / "operations" / "approve.py"]
     said = "".join(path.read_text() for path in speakers)
     names = {name for name, _, _ in PAGES}
-    asked = set(re.findall(r"""["'](guide\.\w+|approval\.\w+)["']""", said))
-    # A finding's severity completes the name.
-    assert asked | {"approval.error", "approval.warning"} == names
+    asked = set(re.findall(r"""["'](guide\.\w+|approval\.\w+|overview\.\w+)["']""", said))
+    # A finding's severity completes the name, and what the overview lists.
+    listed = (*list_view._KINDS, *list_view._COLUMNS, *overview.FIRST_STEPS)
+    assert asked | {"approval.error", "approval.warning"} | {f"overview.{name}" for name in listed} == names
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""A wait of more than a second is talked about on stderr, a shorter one is not; and nothing is left behind."""
+
+import signal
+import threading
+import time
+
+import pytest
+
+from loopai_trainer.cli import patience, progress
+from loopai_trainer.cli.output import Output, finish
+from loopai_trainer.cli.patience import Patience, patiently
+from loopai_trainer.errors import DataError
+from loopai_trainer.operations.answer import Answer
+
+LIMIT_S = 60.0
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Seconds are thousandths here."""
+    monkeypatch.setattr(patience, "FIRST_S", 0.001)
+    monkeypatch.setattr(patience, "LINE_EVERY_S", 0.002)
+    monkeypatch.setattr(patience, "REDRAW_S", 0.002)
+
+
+def said_until(capfd, text):
+    """What stderr gets until `text` is among it."""
+    said, until = "", time.monotonic() + LIMIT_S
+    while text not in said:
+        assert time.monotonic() < until, said
+        said += capfd.readouterr().err
+    return said
+
+
+def set_up():
+    """What SIGALRM and the timer are there for: nothing, or the limit that pytest sets for a test."""
+    return signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0] > 0.0
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_long_wait_says_what_it_is_at(capfd):
+    before = set_up()
+
+    def operation(told):
+        assert "preparing, 0 s\n" in said_until(capfd, "\n")
+        told("hashing the model", 3_000_000, 12_000_000)
+        assert "hashing the model, 3 of 12 MB, 0 s\n" in said_until(capfd, "12 MB")
+        told("rehearsing", 0, 0)
+        assert "rehearsing, 0 s\n" in said_until(capfd, "rehearsing,")
+        return Answer("prepare", None)
+
+    assert patiently(Output(), "preparing", operation)().ok
+    assert set_up() == before
+
+
+def test_a_short_one_says_nothing_and_json_stays_json(capfd):
+    assert finish("x", Output(json=True), patiently(Output(), "checking", lambda _: Answer("x", None))) == 0
+    out, err = capfd.readouterr()
+    assert (out[0], err) == ("{", "")
+    assert patience.FIRST_S == 1.0
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_terminal_has_one_line_that_is_taken_away(capfd, monkeypatch):
+    monkeypatch.setattr(patience, "redraws", lambda output: True)
+    before = set_up()
+    with Patience(Output(), "checking this host") as told:
+        said = said_until(capfd, "\rchecking this host, 0 s")
+        told("x" * 200, 0, 0)
+        said = said_until(capfd, "xxx")
+        assert "\n" not in said
+        assert max(map(len, said.split("\r"))) < 80
+    assert capfd.readouterr().err.endswith(" \r")
+    assert set_up() == before
+
+
+@pytest.mark.usefixtures("hurried")
+def test_who_speaks_ends_it_and_a_refusal_does(capfd):
+    before = set_up()
+    with Patience(Output(), "checking") as told:
+        assert told.before(lambda words, end: words + end)("yes", end="!") == "yes!"
+        assert set_up() == before
+    with pytest.raises(DataError), Patience(Output(), "checking"):
+        raise DataError("bad")
+    assert set_up() == before
+
+
+@pytest.mark.usefixtures("hurried")
+def test_quiet_is_quiet_and_a_thread_has_no_timer(capfd):
+    before, found = set_up(), []
+    with Patience(Output(quiet=True), "checking"):
+        assert set_up() == before
+
+    def elsewhere():
+        with Patience(Output(), "checking"):
+            found.append(set_up() == before)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == [True]
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("term", "terminal", "quiet", "may"),
+    [("xterm", True, False, True), ("dumb", True, False, False), ("xterm", False, False, False), ("xterm", True, True, False)],
+)  # fmt: skip
+def test_a_line_is_replaced_where_a_terminal_can_do_so(monkeypatch, term, terminal, quiet, may):
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+    assert progress.redraws(Output(quiet=quiet)) is may
+
+
+def test_hashing_that_goes_on_is_told_and_what_is_done_in_a_second_is_not(capsys, monkeypatch):
+    tell = progress.bytes_progress(Output())
+    tell("hashing the model", 1_000_000, 2_000_000)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "SILENT_S", 0.0)
+    tell = progress.bytes_progress(Output())
+    for done in (1, 2, 3):
+        tell("hashing the model", done * 1_000_000, 3_000_000)
+    assert capsys.readouterr().err == "hashing the model: 1 of 3 MB\n"
