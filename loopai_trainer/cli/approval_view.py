@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -107,7 +108,9 @@ def unified(out: Page, text: str) -> None:
 def approved(out: Page, data: Mapping[str, Any], message: str) -> None:
     """The answer of `trainer approve`."""
     record = data["approval"]
-    out.print(escape(message))
+    until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(record["expires_at"]))
+    said = {"version": record["version_id"], "round": record["round"], "until": until}
+    out.print(escape(out.say("approval.approved", **said)))
     out.print(f"SHA-256  [bold]{record['config_sha256']}[/]")
     out.print(out.say("approval.start_once"))
     out.print(f"  {escape(data['next_command'])}")

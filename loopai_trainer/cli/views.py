@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich.markup import escape
@@ -73,7 +74,8 @@ def _problem_line(problem: Mapping[str, Any], say: messages.Say) -> str:
     return line + (f"\n        {say('approval.hint')} {escape(problem['hint'])}" if problem["hint"] else "")
 
 
-def _approval(out: Page, data: Mapping[str, Any], message: str) -> None:
+def _approval(out: Page, data: Mapping[str, Any], message: str, *, done: str) -> None:
+    """`done`: the text that says in the reader's language what `message` says in English."""
     warnings(out, data["warnings"])
     if data.get("refreshed"):
         out.print(f"\n[bold]{out.say('approval.taken_in')}[/]")
@@ -83,7 +85,7 @@ def _approval(out: Page, data: Mapping[str, Any], message: str) -> None:
     out.print()
     table(out, data["summary"])
     counts(out, data["counts"])
-    out.print(f"\n{escape(message)}")
+    out.print("\n" + escape(out.say(done, version=data["trainer_version_id"], path=data["config_path"])))
     out.print(f"SHA-256  [bold]{data['config_sha256']}[/]")
     approval_view.remind(out, data["warnings"])
     asked = data["next_command"].split()[1:2] == ["approve"]
@@ -106,6 +108,13 @@ def table(out: Page, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         rows.add_row(escape(name), escape(_shown(value)))
     out.print(rows, soft_wrap=False)
+
+
+def _unbroken(out: Page, values: Mapping[str, Any]) -> None:
+    """The same for what is copied from here: a path that is wider than the page stays one word."""
+    width = max(map(len, values), default=0)
+    for name, value in values.items():
+        out.print(f"[bold]{escape(name.ljust(width))}[/]  {escape(_shown(value))}")
 
 
 def counts(out: Page, found: Mapping[str, Mapping[str, int] | None]) -> None:
@@ -147,7 +156,7 @@ def _run(out: Page, data: Mapping[str, Any], message: str) -> None:
     metric = data.get("best_metric")
     if metric:
         rows["best_metric"] = f"{metric['name']} = {metric['value']:g} at step {metric['step']} ({metric['mode']})"
-    table(out, rows)
+    _unbroken(out, rows)
     result = data.get("result")
     if not isinstance(result, Mapping):
         return
@@ -246,8 +255,8 @@ def _docs(out: Page, data: Mapping[str, Any], message: str) -> None:
 
 
 _VIEWS: Mapping[str, Callable[[Page, Mapping[str, Any], str], None]] = {
-    "prepare": _approval,
-    "inspect": _approval,
+    "prepare": partial(_approval, done="approval.prepared"),
+    "inspect": partial(_approval, done="approval.inspected"),
     "approve": approval_view.approved,
     "diff": approval_view.diff,
     "run-prepared": _run,

@@ -24,6 +24,15 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "before": ("from:", "原值："),
     "after": ("to:  ", "新值："),
     "taken_in": ("Taken in anew, in the YAML:", "重新读取并写入 YAML 的内容："),
+    "prepared": ("prepared {version}; nothing was started", "已准备 {version}；没有启动任何训练"),
+    "inspected": (
+        "{path} is as it should be; nothing was started",
+        "{path} 检查无误；没有启动任何训练",
+    ),
+    "approved": (
+        "approved {version} (round {round}); it may be started once, until {until}",
+        "已审批 {version}（第 {round} 轮）；可启动一次，截止 {until}",
+    ),
     "read_above": ("Read the YAML above.", "请通读上面的 YAML。"),
     "person_approves": ("A person approves it:", "由人审批："),
     "run_exactly_this": ("To run exactly this, and nothing else:", "要运行的正是这份配置、别无其他，请执行："),

@@ -76,11 +76,14 @@ def test_warnings_that_scrolled_by_are_called_to_mind(screen, count, said):
 
 
 def test_an_approvals_answer(screen):
-    record = {"config_sha256": "c" * 64}
-    approval_view.approved(screen, {"approval": record, "next_command": "trainer run-prepared x"}, "approved v1")
-    assert (
-        screen.screen() == f"approved v1\nSHA-256  {'c' * 64}\nTo start exactly this, once:\n  trainer run-prepared x\n"
-    )
+    record = {"config_sha256": "c" * 64, "version_id": "v1", "round": 2, "expires_at": 86400.0}
+    approval_view.approved(screen, {"approval": record, "next_command": "trainer run-prepared x"}, "not this")
+    assert screen.screen().splitlines() == [
+        "approved v1 (round 2); it may be started once, until 1970-01-02 00:00 UTC",
+        f"SHA-256  {'c' * 64}",
+        "To start exactly this, once:",
+        "  trainer run-prepared x",
+    ]
 
 
 def test_the_whole_view_in_chinese(monkeypatch, capsys):
@@ -88,7 +91,7 @@ def test_the_whole_view_in_chinese(monkeypatch, capsys):
     warning = {"severity": "warning", "code": "X", "where": "config", "path": None, "line": None, "row": None,
                "field": None, "message": "look", "hint": "do", "origin": None}  # fmt: skip
     data = {
-        "config_path": "/run/training_config.yaml", "config_yaml": "a: 1\n", "config_sha256": "a" * 64,
+        "trainer_version_id": "v1", "config_path": "/run/training_config.yaml", "config_yaml": "a: 1\n", "config_sha256": "a" * 64,
         "warnings": [warning, warning], "summary": {"learning_rate": 1e-5},
         "counts": {"train": {"input": 10, "usable": 8, "rejected": 2}, "validation": {"input": 2, "usable": 2, "rejected": 0}},
         "diff": {"against": AGAINST, "changed": CHANGED[:1]}, "next_command": "trainer run-prepared x",
@@ -96,7 +99,7 @@ def test_the_whole_view_in_chinese(monkeypatch, capsys):
     views.show(Answer("prepare", data, message="prepared v1"), Output())
     chinese = capsys.readouterr().out
     said = (
-        "警告", "建议：", "与已审批的第 3 轮（v1）相比，改动如下：", "train：共 10 行，采用 8 行，剔除 2 行",
+        "警告", "建议：", "已准备 v1", "与已审批的第 3 轮（v1）相比，改动如下：", "train：共 10 行，采用 8 行，剔除 2 行",
         "validation：共 2 行，采用 2 行", "YAML 上方有 2 条警告。", "请通读上面的 YAML。", "别无其他，请执行：",
     )  # fmt: skip
     for words in said:

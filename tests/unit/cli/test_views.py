@@ -11,6 +11,7 @@ from loopai_trainer.records import Problem
 
 YAML = "loopai:\n  path: /a/very/long/path" + "/and" * 60 + "\nlearning_rate: 1.0e-05\nnote: '[red]not markup[/]'\n"
 DATA = {
+    "trainer_version_id": "v1",
     "config_path": "/run/training_config.yaml",
     "config_yaml": YAML,
     "config_sha256": "a" * 64,
@@ -76,6 +77,11 @@ def test_any_data_has_a_view(capsys):
             "training, step 3/12, loss 5.123, lr 1e-05, about 1 min left",
         ),
         ({"phase": "training", "current_step": 3, "total_steps": None}, "training, step 3/?"),
+        (
+            {"phase": "training", "status": "running", "error": {"code": "C", "detail": "it hangs", "hint": "look"}},
+            "training: it hangs; look",
+        ),
+        ({"phase": "failed", "status": "failed", "error": {"detail": "told by the answer"}}, "failed"),
     ],
 )
 def test_the_progress_line(state, line):
@@ -91,9 +97,25 @@ def test_elsewhere_than_on_a_terminal_a_line_a_phase(capsys):
     progress = RunProgress(Output())
     for step in range(5):
         progress.update({"phase": "training", "current_step": step})
+    stopped = {"phase": "training", "status": "running", "error": {"code": "C", "detail": "it hangs"}}
+    for _ in range(2):
+        progress.update(stopped)
     progress.update({"phase": "finalizing"})
     progress.close()
-    assert capsys.readouterr().err.splitlines() == ["training, step 0/?", "finalizing"]
+    assert capsys.readouterr().err.splitlines() == ["training, step 0/?", "training: it hangs", "finalizing"]
     quiet = RunProgress(Output(quiet=True))
     quiet.update({"phase": "training"})
     assert capsys.readouterr().err == ""
+
+
+def test_a_path_that_is_wider_than_the_page_can_be_copied(capsys):
+    model = "/models" + "/and" * 60
+    run = {"trainer_version_id": "v1", "status": "completed", "update_model_path": model}
+    views.show(Answer("wait", run, message="v1 is completed"), Output())
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "v1 is completed",
+        "trainer_version_id  v1",
+        "status              completed",
+        f"update_model_path   {model}",
+    ]
