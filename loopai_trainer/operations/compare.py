@@ -42,6 +42,7 @@ def compare(versions: Sequence[str], scope: targets.Scope, page_path: str | None
     metric, mode, why_not = _ranking([row for row, _ in looked])
     if metric:
         looked = sorted(looked, key=lambda one: _merit(one[0], mode))
+        looked = [(row | {"not_ranked": _missing(row, metric)}, metrics) for row, metrics in looked]
     data = {
         "metric": metric,
         "mode": mode,
@@ -50,7 +51,7 @@ def compare(versions: Sequence[str], scope: targets.Scope, page_path: str | None
         "config_differences": differences(runs),
         "page_path": None if page_path is None else os.path.abspath(page_path),
     }
-    message = f"ranked by {metric} ({mode})" if metric else f"not ranked: {why_not}"
+    message = _message(data)
     if page_path is not None:
         _write_page(page_path, [metrics for _, metrics in looked], data, message, scope)
     return Answer("compare", data, message=message)
@@ -80,6 +81,7 @@ def _look(run: RunDir) -> tuple[dict[str, Any], list[MetricRow]]:
         "version_id": run.version_id,
         "run_dir": run.path,
         "status": status["status"],
+        "not_ranked": None,
         "best_metric": None,
         "best_checkpoint_name": None,
         "best_step": None,
@@ -144,6 +146,18 @@ def _ranking(rows: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None,
         return None, None, f"the runs were chosen by different metrics: {names}"
     name, mode = chosen.pop()
     return name, mode, ""
+
+
+def _missing(row: Mapping[str, Any], metric: str) -> str | None:
+    """Why the run has no place among the others; None: it has one."""
+    return None if row["best_metric"] else f"it is {row['status']} and has no {metric}"
+
+
+def _message(data: Mapping[str, Any]) -> str:
+    if not data["metric"]:
+        return f"not ranked: {data['not_ranked']}"
+    left_out = [f"{row['version_id']} ({row['not_ranked']})" for row in data["runs"] if row["not_ranked"]]
+    return f"ranked by {data['metric']} ({data['mode']})" + (f"; not ranked: {', '.join(left_out)}" if left_out else "")
 
 
 def _merit(row: Mapping[str, Any], mode: str | None) -> tuple[bool, float]:

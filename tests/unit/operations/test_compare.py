@@ -50,6 +50,7 @@ def test_the_best_run_stands_first(make, scope):
     best = answer.data["runs"][0]
     assert (best["best_metric"]["value"], best["best_step"], best["best_checkpoint_name"]) == (0.7, 30, "checkpoint-30")
     assert (best["checkpoint_count"], best["metric_count"]) == (4, 12)
+    assert answer.message == "ranked by eval_loss (min)"
 
 
 def test_different_metrics_are_not_ranked(make, scope):
@@ -66,7 +67,11 @@ def test_a_run_without_metrics_stands_last(make, scope):
     for path in Path(empty.checkpoints).rglob("*.json*"):
         path.unlink()
     make("b", [1.4, 1.1, 0.7, 1.0])
-    assert names(compared.compare(["a", "b"], scope)) == ["b", "a"]
+    answer = compared.compare(["a", "b"], scope)
+    assert names(answer) == ["b", "a"]
+    why = f"it is {answer.data['runs'][1]['status']} and has no eval_loss"
+    assert [run["not_ranked"] for run in answer.data["runs"]] == [None, why]
+    assert answer.message == f"ranked by eval_loss (min); not ranked: a ({why})"
 
 
 def test_what_differs_is_said_by_key(make, scope):
