@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -9,7 +10,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from loopai_trainer.cli.progress import duration_text, state_line
+from loopai_trainer.cli.progress import duration_text, fault, state_line
 from loopai_trainer.host.device_load import DeviceLoad
 from loopai_trainer.operations.status import sentence
 from loopai_trainer.operations.watch import Sample
@@ -39,7 +40,8 @@ def frame(sample: Sample, width: int, height: int, encoding: str = "utf-8") -> l
     head += [_device(load) for load in sample.devices[:_SHOWN_DEVICES]]
     if len(sample.devices) > _SHOWN_DEVICES:
         head.append(f"... and {len(sample.devices) - _SHOWN_DEVICES} more GPUs")
-    foot = [LEAVE] if sample.goes_on else [sentence(dict(sample.status))]
+    wrong = textwrap.wrap(fault(sample.status), max(width, 1))
+    foot = [*wrong, LEAVE] if sample.goes_on else [sentence(dict(sample.status))]
     left = height - len(head) - len(foot)
     drawn = _curve(sample, width, left, encoding)
     log = list(sample.log)[-max(0, left - len(drawn) - 1) :] if left - len(drawn) > 1 else []

@@ -50,12 +50,25 @@ def test_a_closed_stdout_is_no_crash(run, words):
 
 
 @pytest.mark.parametrize(
-    "words", ["status {path} --json", "list", "guide", "--version", "logs {path} -f", "events {path} -f --json"]
+    "words",
+    [
+        *("status {path} --json", "list", "guide", "--version", "logs {path} -f", "events {path} -f --json"),
+        *("--help", "logs -h", "logs {path}"),
+    ],
 )
 def test_a_full_device_is_told_by_the_exit_code(run, words):
     done = shell(f"{TRAINER} {words.format(path=run.run.path)} >/dev/full", run)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
+    assert words == "--version" or done.stderr.endswith("could not be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", ["watch {path}", "watch {path} --json", "status {path}"])
+def test_an_ended_run_on_a_full_device(run, words):
+    assert run.run_to_end()[0] == 0
+    done = shell(f"{TRAINER} {words.format(path=run.run.path)} >/dev/full", run)
+    assert done.returncode == 1
+    assert done.stderr == "trainer: the answer could not be written: No space left on device\n"
 
 
 @pytest.mark.parametrize(
@@ -98,6 +111,12 @@ def test_a_deleted_working_folder_hides_no_run(run, words):
     assert "Traceback" not in deleted.stderr
     if words != "list":  # which looks into ./outputs
         assert (deleted.returncode, deleted.stdout) == (plain.returncode, plain.stdout)
+
+
+def test_a_run_is_started_from_a_deleted_working_folder(run):
+    done = in_deleted_folder(run, f"run-prepared {run.run.config} --sha256 {run.sha256} --json")
+    assert (done.returncode, json.loads(done.stdout)["status"]) == (0, "completed"), done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_what_a_deleted_working_folder_leaves_without_meaning_is_refused(run):

@@ -98,6 +98,14 @@ def test_a_run_that_has_ended_says_how():
     assert lines[-1].endswith("is failed at step 30 of 120: out of memory")
 
 
+def test_what_is_wrong_with_a_run_that_goes_on_stands_whole_below():
+    error = {"code": "WORKER_STOPPED", "detail": "its worker, process 77, is stopped (SIGSTOP), " * 3, "hint": "go on"}
+    lines = watch_view.frame(sample(status={**STATE, "error": error}), 60, 24)
+    below = lines[next(at for at, line in enumerate(lines) if line.startswith("its worker")) :]
+    assert below.pop() == watch_view.LEAVE
+    assert " ".join(below) == f"{error['detail']}; go on"
+
+
 def test_a_run_without_numbers_yet():
     state = {**STATE, "phase": "queued", "status": "queued", "current_step": None, "total_steps": None, "eta_s": None}
     empty = sample(status=state, curves={}, metrics={}, steps_per_minute=None, devices=(), log=())
