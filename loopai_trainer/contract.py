@@ -288,7 +288,7 @@ class Submits(Protocol):
         """What the place itself keeps of the worker's output, beside the files of the run; may be empty."""
 
     def told(self, handle: str) -> str:
-        """What the place says of a worker that has ended; may be empty."""
+        """What the place says of a worker that has ended, or why `alive` could not tell; may be empty."""
 
     def ask(
         self, argv: Sequence[str], address: str, submission_id: str, environ: Mapping[str, str], limit_s: float

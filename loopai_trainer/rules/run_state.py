@@ -28,6 +28,7 @@ ALIVE, GONE, UNKNOWN = "alive", "gone", "unknown"
 """What the job server of a cluster says of a worker; unknown: it cannot be asked."""
 
 _SAID_CHARS = 600
+_ASK = "is it reachable, Ray installed here, its token set?"
 
 _MOVES = {
     "": ("queued", "running"),
@@ -220,10 +221,8 @@ def _by_job(facts: Facts) -> Verdict | None:
         return None
     lives = facts.training_lock_held or bool(facts.training_alive)
     if facts.job == UNKNOWN and not (facts.seen_here and facts.started and not lives):
-        message = (
-            "the cluster's head cannot be asked from here (is it reachable, Ray installed here, its token set?), "
-            "so nobody knows whether its job lives"
-        )
+        why = " ".join(facts.job_said.split())[:_SAID_CHARS]
+        message = f"the cluster's head cannot be asked from here, so nobody knows whether its job lives: {why or _ASK}"
         return Verdict("unknown", ATTACH, "CLUSTER_UNREACHABLE", message)
     if facts.started and not (lives or facts.seen_here or facts.locks_reach):
         message = f"the cluster's job is gone, and whether training lives on {facts.job_place} cannot be seen from here"

@@ -117,7 +117,7 @@ def _ask_cluster(facts: Facts, limit_s: float | None) -> None:
     facts.seen_here = bool(worker) and worker.get("boot_id") == facts.boot_id  # type: ignore[union-attr] # see bool()
     if not facts.seen_here:
         facts.boot_id = ""  # that of another host says nothing of a restart
-    if facts.job == GONE and not facts.started:
+    if facts.job == UNKNOWN or (facts.job == GONE and not facts.started):
         facts.job_said = executor.told(handle)
 
 

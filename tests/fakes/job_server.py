@@ -40,6 +40,7 @@ class JobServer:
             monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.setattr(client, "_clients", {})
         monkeypatch.setattr(client, "_silent", {})
+        monkeypatch.setattr(client, "_why", {})
 
 
 class Client:

@@ -30,6 +30,8 @@ most for so long: a list asks for many runs, and whoever waits asks again and ag
 
 _clients: dict[str, Any] = {}
 _silent: dict[str, float] = {}
+_why: dict[str, str] = {}
+"""Why a job server could not be asked at the last look."""
 
 
 def submit(address: str, submission_id: str, entrypoint: str, env_vars: Mapping[str, str]) -> None:
@@ -57,10 +59,14 @@ def alive(address: str, submission_id: str, limit_s: float | None = None) -> boo
     at_s = time.monotonic()
     try:
         with _told(address):
-            return not _client(address, limit_s).get_job_status(submission_id).is_terminal()
+            lives = not _client(address, limit_s).get_job_status(submission_id).is_terminal()
+        _why.pop(address, None)
+        return lives
     except HostUnfit as error:
         if error.code == "JOB_UNKNOWN":
+            _why.pop(address, None)
             return False
+        _why[address] = error.message
         _clients.pop(address, None)
         took_s = time.monotonic() - at_s
         if took_s >= _SLOW_S:
@@ -81,9 +87,9 @@ def stop(address: str, submission_id: str, limit_s: float | None = None) -> None
 
 
 def message(address: str, submission_id: str) -> str:
-    """Ray's message on a job; empty if there is none, or it cannot be had."""
-    if _silent_now(address):
-        return ""
+    """Ray's message on a job, or why its state could not be asked for; empty if there is none, or it cannot be had."""
+    if address in _why:
+        return _why[address]
     try:
         with _told(address):
             return str(_client(address).get_job_info(submission_id).message or "")
@@ -96,7 +102,9 @@ def log(address: str, submission_id: str) -> str:
     if _silent_now(address):
         raise _unreachable(address, "it gave no answer a moment ago")
     with _told(address):
-        return str(_client(address).get_job_logs(submission_id))
+        text = str(_client(address).get_job_logs(submission_id))
+    _why.pop(address, None)
+    return text
 
 
 def taken_log(address: str, submission_id: str) -> str:

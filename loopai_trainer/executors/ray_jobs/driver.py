@@ -49,6 +49,7 @@ class Driver:
         self._head_answers, self._next_look_s = True, 0.0
         self.asked = False
         self.nodes: list[Any] = []
+        self.hosts: list[str] = []
         self.echo = Echo(self.log(0))
 
     def log(self, rank: int) -> str:
@@ -104,6 +105,7 @@ class Driver:
             self.nodes.append(ray.remote(Node).options(scheduling_strategy=place, **options).remote())
         places = self._all("address")
         port = ray.get(self.nodes[0].free_port.remote(), timeout=_NODE_ANSWER_S)
+        self.hosts = [f"{host}, {address}" for address, host in places]
         for rank, (address, host) in enumerate(places):
             say(f"node {rank}: {host} ({address}), log {self.log(rank)}")
         meeting = {"NNODES": str(len(places)), "MASTER_ADDR": str(places[0][0]), "MASTER_PORT": str(port)}
@@ -153,7 +155,8 @@ class Driver:
             except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
                 passing = isinstance(error, ray.exceptions.ActorUnavailableError)
                 if not passing or self.asked or time.monotonic() > until:
-                    why = f"node {rank} is lost: {first_line(error)}"
+                    host = f" ({self.hosts[rank]})" if self.hosts else ""
+                    why = f"node {rank}{host} is lost: {first_line(error)}"
                     raise Lost(self._cause(why)) from None
             time.sleep(_PAUSE_S)
 

@@ -92,7 +92,13 @@ def test_a_job_that_the_cluster_does_not_know_is_none(server, executor):
 def test_a_server_that_cannot_be_asked_leaves_it_unknown(server, executor, error):
     server.error = error
     assert executor.alive(HANDLE) is None
-    assert executor.told(HANDLE) == ""
+    assert "the Ray cluster at http://head:8265 " in executor.told(HANDLE)
+    asked = len(server.addresses)
+    executor.told(HANDLE)
+    assert len(server.addresses) == asked  # nobody waits a second time for the reason
+    server.error = None
+    assert executor.alive("http://head:8265 v2") is False
+    assert "does not know that job" in executor.told(HANDLE)
 
 
 def test_a_head_that_let_a_request_time_out_is_not_waited_for_by_each_run_of_a_list(server, executor, monkeypatch):
@@ -124,7 +130,7 @@ def test_a_head_that_answers_slowly_is_left_alone_for_some_times_that_while(serv
     now[0] += 19.0
     assert executor.alive("http://head:8265 v2") is None
     assert len(server.addresses) == asked
-    assert executor.told(HANDLE) == ""
+    assert "cannot be reached" in executor.told(HANDLE)
     for refused in (lambda: executor.stop(HANDLE, 1.0), lambda: executor.log(HANDLE)):
         with pytest.raises(HostUnfit, match="a moment ago") as raised:
             refused()
