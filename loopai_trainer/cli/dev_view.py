@@ -16,6 +16,8 @@ _INDENT = 4
 def view(out: Console, data: Mapping[str, Any], message: str) -> None:
     """Print it; a refusal's own line follows on stderr."""
     out.print(f"[bold]{escape(message)}[/]")
+    for flag in data["red_flags"]:
+        _indented(out, f"approved by nobody: {flag}")
     for check in data["checks"]:
         outcome = check["outcome"]
         word = outcome.replace("_", " ").ljust(9)

@@ -24,6 +24,7 @@ def test_a_dry_run_in_every_strategy(workshop, name, keys):
     assert (data["status"], data["current_step"], data["total_steps"]) == ("completed", 4, 4)
     assert data["update_model_path"] is None
     assert data["result"]["artefact_path"] == str(one.folder / "checkpoints" / "store")
+    assert "A dry run makes no checkpoint" in (one.folder / "training_report.md").read_text()
     rollouts, spans = one.stored("rollouts"), one.stored("spans")
     assert [(each["status"], each["reward"]) for each in rollouts] == [("succeeded", 1.0)] * 4
     assert {each["rollout_id"] for each in spans} == {each["rollout_id"] for each in rollouts}
@@ -40,6 +41,8 @@ def test_trainer_dev_tries_a_plan_on_a_few_tasks(workshop):
     assert answer.code == 0, answer.out + answer.err
     checks = {check["name"]: check for check in answer.data["checks"]}
     assert "16 of 16 steps" in checks["training"]["detail"]
+    assert any("the agent is code of your own: Adder" in flag for flag in answer.data["red_flags"])
+    assert "approved by nobody: the agent is code of your own: Adder" in answer.err
     assert not (Path(prepared.data["run_dir"]) / "checkpoints").exists()
 
 

@@ -10,6 +10,7 @@ from loopai_trainer.operations.answer import Answer
 DATA = {
     "verdict": "failed",
     "dev_dir": "/out/task/dev/v1/dev-1",
+    "red_flags": ["the agent is code of [your] own"],
     "checks": [
         {"name": "configuration", "outcome": "passed", "detail": "all [of it] " + "word " * 40, "hint": "", "code": ""},
         {"name": "training", "outcome": "failed", "detail": "RuntimeError: [red]no[/]\nsecond line", "hint": "mend it", "code": "EXIT_STATUS"},
@@ -32,6 +33,7 @@ def test_every_check_is_told(capsys):
     seen = capsys.readouterr()
     lines = seen.out.splitlines()
     assert lines[0] == "dev run of v1: failed"
+    assert lines[1] == "    approved by nobody: the agent is code of [your] own"
     assert "  passed    configuration" in lines
     assert "  failed    training" in lines
     assert "  not shown evaluation" in lines
@@ -46,6 +48,6 @@ def test_every_check_is_told(capsys):
 
 
 def test_what_is_not_there_is_not_told(capsys):
-    bare = {**DATA, "checks": [], "not_shown": {}, "dev_dir": None, "next_command": ""}
+    bare = {**DATA, "red_flags": [], "checks": [], "not_shown": {}, "dev_dir": None, "next_command": ""}
     views.show(Answer("dev", bare, message="dev run of v1: passed"), Output())
     assert capsys.readouterr().out == "dev run of v1: passed\n"

@@ -14,6 +14,7 @@ from loopai_trainer.host import clocks
 from loopai_trainer.operations.inspect import inspect
 from loopai_trainer.operations.prepared_config import diff_to_shown
 from loopai_trainer.operations.run_prepared import check_inspected
+from loopai_trainer.records import Rehearsal
 from loopai_trainer.rules import approval
 from loopai_trainer.rules import plan as plans
 
@@ -373,3 +374,16 @@ class TestRefreshOfOtherShapes:
         assert plan.refused().exit_code in (3, 6)
         assert plan.inspect(refresh=True).data["refreshed"]["changed"] == []
         assert path.read_bytes() == good
+
+
+def test_who_is_asked_is_not_asked_once_that_was_edited(plan, monkeypatch):
+    """`loopai.backend.python` is a program: one that an edit names is refused, and not run to find that out."""
+    from loopai_trainer.operations import review
+
+    asked = []
+    monkeypatch.setattr(review, "_rehearsed", lambda *arguments: asked.append(arguments) or Rehearsal())
+    plan.inspect()
+    assert len(asked) == 1
+    plan.edit(lambda values: values["loopai"]["backend"].update(python="/tmp/another/python"))
+    assert plan.refused(ConfigError).problems[0].code == "RESERVED_BLOCK"
+    assert len(asked) == 1
