@@ -325,7 +325,8 @@ def answer(command: str) -> dict[str, Any]:
         "data": _null(DATA[command]),
         "error": _null(_ERROR),
     })  # fmt: skip
-    return {"$schema": DRAFT, "title": f"trainer {command} --json", **envelope}
+    title = f"{command} --json" if command == "trainer" else f"trainer {command} --json"
+    return {"$schema": DRAFT, "title": title, **envelope}
 
 
 def schema_of(name: str) -> dict[str, Any]:
