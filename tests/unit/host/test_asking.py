@@ -90,7 +90,9 @@ def test_who_kills_the_program_that_runs_their_code_is_named():
         ask(question(LAST_WORD.replace("WORD", repr(json.dumps(WORD)))))
     said = "asking: the program was killed by SIGKILL while the reward function f of /a.py\\x1b ran in a child of it"
     assert (refused.value.code, refused.value.message, refused.value.hint) == ("REWARD_KILLS", said, WORD["hint"])
-    assert [(one.severity, one.code, one.message) for one in refused.value.problems] == [("error", "REWARD_KILLS", said)]
+    assert [(one.severity, one.code, one.message) for one in refused.value.problems] == [
+        ("error", "REWARD_KILLS", said)
+    ]
 
 
 @pytest.mark.parametrize("word", ["", "{", "[]", '{"code": "X"}'])
