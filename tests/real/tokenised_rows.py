@@ -5,6 +5,7 @@ usage: python tokenised_rows.py JOBS OUT; JOBS is a JSON list of arguments of a 
 """
 
 import copy
+import functools
 import json
 import sys
 
@@ -12,10 +13,17 @@ from llamafactory.data.loader import _load_single_dataset
 from llamafactory.data.parser import get_dataset_list
 from llamafactory.data.processor import SupervisedDatasetProcessor
 from llamafactory.data.template import TEMPLATES, get_template_and_fix_tokenizer
-from llamafactory.hparams import get_train_args
+from llamafactory.hparams import get_train_args, parser
 from llamafactory.model import load_tokenizer
+from transformers import HfArgumentParser
 
 UNTOUCHED = copy.deepcopy(TEMPLATES)
+READ = {}
+"""Examples by folder and name: LLaMA-Factory reads them alike for every job, whatever it then makes tokens of."""
+
+# A parser of some 300 fields takes longer to make than a job does, and keeps nothing of what it has parsed.
+made_of = functools.cache(lambda *kinds: HfArgumentParser(kinds))
+parser.HfArgumentParser = lambda kinds: made_of(*kinds)
 
 
 def measured(job, output_dir):
@@ -26,11 +34,12 @@ def measured(job, output_dir):
     model_args, data_args, training_args, _, _ = get_train_args(arguments)
     tokenizer = load_tokenizer(model_args)["tokenizer"]
     template = get_template_and_fix_tokenizer(tokenizer, data_args)
-    (attributes,) = get_dataset_list([job["dataset"]], data_args.dataset_dir)
-    examples = _load_single_dataset(attributes, model_args, data_args, training_args)
+    if (place := (job["dataset_dir"], job["dataset"])) not in READ:
+        (attributes,) = get_dataset_list([job["dataset"]], data_args.dataset_dir)
+        READ[place] = list(_load_single_dataset(attributes, model_args, data_args, training_args))
     processor = SupervisedDatasetProcessor(template, tokenizer, None, data_args)
     rows = []
-    for example in examples:
+    for example in copy.deepcopy(READ[place]):
         batch = {key: [example[key]] for key in example}
         made = processor.preprocess_dataset(batch)
         forgets = data_args.mask_history and not template.preserve_thinking
