@@ -55,7 +55,7 @@ class GrpoWorkshop:
         assert prepared.code == 0, prepared.out + prepared.err
         return prepared
 
-    def first(self, version: str, task: str = "sums") -> Called:
+    def first(self, version: str, *more: Any, task: str = "sums") -> Called:
         words = ["--model", self.model, "--template", "verl_grpo_cpu_smoke", "--config-mode", "template"]
         words += REWARD
         # Sampled replies to a dozen prompts: else all steps of a model this small score the same.
@@ -67,7 +67,7 @@ class GrpoWorkshop:
             "--set",
             f"{VALIDATION}.temperature=1.0",
         ]
-        return self.prepare(version, *words, task=task)
+        return self.prepare(version, *words, *more, task=task)
 
     def run(self, prepared: Called) -> Round:
         data = prepared.data

@@ -1,8 +1,6 @@
-"""trainer dev with real LLaMA-Factory and real verl: two steps on a few rows, and the version stays as it was."""
+"""trainer dev with real LLaMA-Factory: two steps on a few rows, and the version stays as it was."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet
@@ -11,8 +9,6 @@ import yaml
 from fakes.cli import trainer
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(3600)]
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def outcomes(called):
@@ -72,44 +68,3 @@ class TestSft:
         assert (called.code, called.data["checks"][-1]["code"]) == (3, "DEV_TIME_LIMIT")
         log = (Path(called.data["dev_dir"]) / "run_state.json").read_text()
         assert json.loads(log)["status"] == "failed"
-
-
-@pytest.fixture(scope="module")
-def tried_grpo(tmp_path_factory, verl_env):
-    root = tmp_path_factory.mktemp("dev-verl")
-    environ = {f"LOOPAI_TRAINER_{kind}_DIR": str(root / kind.lower()) for kind in ("STATE", "CACHE", "CONFIG")}
-    make_model = [f"{verl_env}/bin/python", str(EXAMPLES / "make_tiny_model.py"), str(root / "model")]
-    subprocess.run(make_model, check=True, capture_output=True)
-    subprocess.run([sys.executable, str(EXAMPLES / "make_grpo_data.py"), str(root / "sums.jsonl")], check=True)
-    words = ["prepare", "--framework", "verl", "--stage", "grpo", "--dataset", root / "sums.jsonl"]
-    words += ["--env", verl_env, "--model", root / "model", "--template", "verl_grpo_cpu_smoke"]
-    words += ["--task-description", "Add two numbers", "--output-dir", root / "out", "--version-id", "v1"]
-    words += ["--reward-mode", "custom", "--reward-function", EXAMPLES / "digit_reward.py"]
-    words += ["--set", "trainer.total_training_steps=4", "--validation-ratio", "0.2"]
-    prepared = trainer(*words, **environ)
-    assert prepared.code == 0, prepared.out + prepared.err
-    before = names(prepared.data["run_dir"])
-    return prepared, before, trainer("dev", prepared.data["config_path"], "--limit", "3600", timeout_s=4000, **environ)
-
-
-class TestGrpo:
-    def test_it_passes_with_everything_that_can_be_shown_on_a_cpu(self, tried_grpo):
-        _, _, called = tried_grpo
-        assert called.code == 0, called.out + called.err
-        wanted = ("configuration", "inputs", "composition", "reward", "prompts", "training", "evaluation", "saving")
-        assert outcomes(called) == dict.fromkeys(wanted, "passed")
-
-    def test_verl_made_two_steps_of_a_few_prompts(self, tried_grpo):
-        folder = Path(tried_grpo[2].data["dev_dir"])
-        state = json.loads((folder / "run_state.json").read_text())
-        assert (state["current_step"], state["total_steps"]) == (2, 2)
-        assert (state["train_examples"], state["validation_examples"]) == (16, 12)
-        composed = yaml.safe_load((folder / "launch" / "resolved.yaml").read_text())
-        assert composed["trainer"]["default_local_dir"] == str(folder / "checkpoints")
-        assert composed["trainer"]["val_before_train"] is False
-
-    def test_no_weights_are_left_and_the_version_is_as_it_was(self, tried_grpo):
-        prepared, before, called = tried_grpo
-        left = [name for name in names(called.data["dev_dir"]) if name.endswith((".safetensors", ".bin", ".pt"))]
-        assert left == []
-        assert names(prepared.data["run_dir"]) == before
