@@ -1,6 +1,7 @@
 """Setup with a stand-in backend: a local wheel of a few bytes instead of gigabytes from a registry."""
 
 import os
+import shlex
 import shutil
 import sys
 import threading
@@ -50,6 +51,15 @@ def built(tmp_path_factory):
     return spec, environ, root, said
 
 
+@pytest.fixture
+def copied(built, tmp_path, monkeypatch):
+    """Virtual environments are copies of the one that was really made: to make one takes many times as long."""
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\ncp -a {shlex.quote(built[2])} "$3" && rm "$3/{environments.MARKER}"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(setups, "_base_python", lambda: str(program))
+
+
 def with_spec(built, **changes):
     spec = built[0]
     values = {name: getattr(spec, name) for name in ("name", "requirements", "constraints", "smoke")}
@@ -81,7 +91,7 @@ def test_other_pins_or_another_python_are_another_environment(built, monkeypatch
     assert environment_root(spec, environ) != root
 
 
-def test_a_smoke_test_that_fails_leaves_no_mark_and_tells_the_log(built):
+def test_a_smoke_test_that_fails_leaves_no_mark_and_tells_the_log(built, copied):
     spec = with_spec(
         built,
         constraints="# broken\ntinybackend==1.0\n",
@@ -96,7 +106,7 @@ def test_a_smoke_test_that_fails_leaves_no_mark_and_tells_the_log(built):
     assert environments.read_marker(environment_root(spec, built[1])) is None
 
 
-def test_a_requirement_that_cannot_be_had_shows_pips_own_words(built):
+def test_a_requirement_that_cannot_be_had_shows_pips_own_words(built, copied):
     spec = with_spec(built, requirements=("there-is-no-such-backend==1",))
     with pytest.raises(BackendMissing, match="No matching distribution found"):
         make_environment(spec, built[1], Talk(lambda _: None))
