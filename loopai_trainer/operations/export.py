@@ -28,6 +28,7 @@ def export(version: str, scope: targets.Scope, step: int | None = None) -> Answe
     ended, NotFound for a step without a complete checkpoint, ExportFailed (exit 12), Busy.
     """
     run = targets.find(version, scope)
+    _refuse_unstarted(run)
     lock = locks.try_exclusive(run.run_lock, tries=20)
     if lock is None:
         raise Busy(
@@ -39,6 +40,18 @@ def export(version: str, scope: targets.Scope, step: int | None = None) -> Answe
         return _export(run, step)
     finally:
         os.close(lock)
+
+
+def _refuse_unstarted(run: RunDir) -> None:
+    """Before the lock is taken, since a run whose lock is held looks as if somebody were at it."""
+    seen = observe(run)
+    if seen.verdict.status in ("prepared", "approved"):
+        raise UsageError(
+            f"{run.version_id} has not been started, so there is nothing to export",
+            code="NOT_STARTED",
+            hint="have its YAML approved, then run it with `trainer run-prepared`",
+            next_command=commands.inspect(run.config),
+        )
 
 
 def _export(run: RunDir, step: int | None) -> Answer:

@@ -135,8 +135,17 @@ def test_a_worker_killed_while_it_exports_is_followed_by_the_next_call(prepare, 
     assert not os.path.exists(partial)
 
 
+def test_there_is_nothing_to_export_of_what_was_never_started(prepare):
+    run = prepare()
+    code, document = answer(run.call("export", run.run.path, "--json"))
+    error = document["error"]
+    assert (code, error["code"], error["next_command"]) == (2, "NOT_STARTED", f"trainer inspect {run.run.config}")
+
+
 def test_there_is_nothing_to_export_before_the_end(prepare):
     run = prepare()
+    Path(run.run.result).unlink(missing_ok=True)
+    Path(run.run.run_state).write_text(json.dumps({"format": 1, "status": "running", "attempt": 1}))
     code, document = answer(run.call("export", run.run.path, "--json"))
     assert (code, document["error"]["code"]) == (2, "NOT_ENDED")
 
