@@ -33,7 +33,8 @@ def show(answer: Answer, output: Output) -> None:
 def _refusal(out: Page, answer: Answer, most: int) -> None:
     error = answer.error
     assert error is not None  # show() calls this for refusals alone
-    out.print(f"[bold red]trainer {answer.command}: {escape(error.message)}[/] [dim]({error.code})[/]")
+    who = "trainer" if answer.command == "trainer" else f"trainer {answer.command}"
+    out.print(f"[bold red]{who}: {escape(error.message)}[/] [dim]({error.code})[/]")
     problems = [problem_json(problem) for problem in error.problems]
     for problem in problems[:most]:
         out.print(_problem_line(problem, out.say))

@@ -55,6 +55,12 @@ def test_a_refusal_names_place_reason_and_hint(capsys):
     assert "hint: do this" in text
 
 
+@pytest.mark.parametrize(("command", "said"), [("trainer", "trainer: gone"), ("wait", "trainer wait: gone")])
+def test_a_refusal_begins_with_what_was_called(command, said, capsys):
+    views.show(failure(command, DataError("gone", hint="look")), Output())
+    assert capsys.readouterr().err.startswith(said)
+
+
 def test_any_data_has_a_view(capsys):
     views.show(Answer("setup", {"backend": "x", "versions": {"a": "1"}}, message="ready"), Output())
     assert "ready" in capsys.readouterr().out
