@@ -213,7 +213,8 @@ def _unfit(node: Mapping[str, Any], why: str) -> HostUnfit:
     return HostUnfit(
         f"node {node.get('NodeManagerAddress')} of the cluster cannot run the plan: {why}",
         code="NODE_UNFIT",
-        hint="run directory, data, model, environment and interpreter have to lie on a file system of all nodes",
+        hint="run directory, data, model, environment and interpreter have to lie on a file system of all nodes; or "
+        "name in node_resources something that only nodes with them have",
     )
 
 

@@ -126,7 +126,8 @@ class RayJobs:
             with suppress(HostUnfit):
                 client.stop(address, submission_id, _STOP_S)
             raise
-        return client.taken_log(address, submission_id)
+        # Its record stays: Ray calls a job failed that is deleted before its monitor has seen the end (ray 2.60).
+        return client.log(address, submission_id)
 
     def place(
         self, command: Command, launch: Mapping[str, Any], places: Mapping[str, str], environ: Mapping[str, str]

@@ -107,15 +107,6 @@ def log(address: str, submission_id: str) -> str:
     return text
 
 
-def taken_log(address: str, submission_id: str) -> str:
-    """The whole output of a job that has ended, which is forgotten afterwards. Raises HostUnfit."""
-    with _told(address):
-        client = _client(address)
-        text = str(client.get_job_logs(submission_id))
-        client.delete_job(submission_id)
-        return text
-
-
 def too_slow(address: str, limit_s: float) -> HostUnfit:
     """The refusal of a cluster on which a short job did not end in time."""
     return HostUnfit(

@@ -236,7 +236,7 @@ def test_stopping_and_what_is_told_of_an_end(server, executor):
         executor.stop("http://head:8265 v9", 1.0)
 
 
-def test_a_short_job_is_waited_for_and_forgotten(server, executor, monkeypatch):
+def test_a_short_job_is_waited_for(server, executor, monkeypatch):
     monkeypatch.setattr(ray_jobs, "_PAUSE_S", 0.0)
     looks = []
 
@@ -247,7 +247,8 @@ def test_a_short_job_is_waited_for_and_forgotten(server, executor, monkeypatch):
 
     monkeypatch.setattr(client, "alive", alive)
     assert executor.ask(["/py"], "http://head:8265", "v1-check-1", {}, 60.0) == "said"
-    assert server.jobs == {}
+    assert looks == ["v1-check-1"] * 3
+    assert server.jobs["v1-check-1"]["status"] == "PENDING"  # neither stopped nor deleted
 
 
 def test_a_short_job_that_does_not_end_is_stopped(server, executor, monkeypatch):
