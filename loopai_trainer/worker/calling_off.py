@@ -39,17 +39,17 @@ def call_off(run: RunDir, deadline: float) -> bool:
     try:
         locks.name_holder(fd, f"{run.version_id}: called off by pid {os.getpid()}")
         seen = observe(run, holding_run_lock=True, limit_s=deadline - time.monotonic())
-        return _waits(run, seen) and end(run, seen)
+        return _waits(run, seen) and end(run, seen, deadline)
     finally:
         locks.name_holder(fd, "")
         os.close(fd)
 
 
-def end(run: RunDir, seen: Observation) -> bool:
+def end(run: RunDir, seen: Observation, deadline: float | None = None) -> bool:
     """Have the job stopped, and write that the run was cancelled. The caller holds run.lock, and nothing has begun.
 
     Where a lock that is held here is not seen there, the end is written once the cluster says that the job is gone;
-    False: it does not say so yet, and the request to cancel stands. Raises HostUnfit DISK_FULL.
+    False: it does not say so by `deadline` (monotonic seconds), and the request to cancel stands.
     """
     recorded = seen.state["executor"]
     executor = executors.submitting(recorded["name"])
@@ -57,7 +57,9 @@ def end(run: RunDir, seen: Observation) -> bool:
         return False
     handle = str(recorded["handle"])
     not_stopped = _stop(executor, handle)
-    if recorded.get("locks_reach") is not True and not _gone(executor, handle):
+    until = time.monotonic() + _GONE_S
+    until = until if deadline is None else min(until, deadline)
+    if recorded.get("locks_reach") is not True and not _gone(executor, handle, until):
         return False
     told = f"it could not be stopped ({not_stopped}), but starts nothing any more" if not_stopped else "it was stopped"
     _write(run, seen, f"the run was cancelled before its worker began, as {executor.where(handle)}: {told}")
@@ -84,8 +86,7 @@ def _stop(executor: Submits, handle: str) -> str:
     return ""
 
 
-def _gone(executor: Submits, handle: str) -> bool:
-    until = time.monotonic() + _GONE_S
+def _gone(executor: Submits, handle: str, until: float) -> bool:
     while (lives := executor.alive(handle, until - time.monotonic())) and time.monotonic() < until:
         time.sleep(_PAUSE_S)
     return lives is False

@@ -105,6 +105,13 @@ def test_where_locks_do_not_reach_nothing_is_written_while_the_job_may_live(run,
     assert called_off(run)
 
 
+def test_a_job_that_does_not_end_is_waited_for_no_longer_than_its_caller_has_time(run, cluster, monkeypatch):
+    write(run, locks_reach=False)
+    monkeypatch.setattr(calling_off, "_GONE_S", 1e9)
+    assert not calling_off.call_off(run, time.monotonic() - 1.0)
+    assert result_file.read(run) is None
+
+
 @pytest.mark.parametrize(
     "begun",
     [
