@@ -13,9 +13,7 @@ import sys
 
 MISSING = 69
 """The exit code for what is not installed, as the program's own."""
-NEEDED = (
-    *("filelock", "orjson", "platformdirs", "plotext", "psutil", "pyarrow", "rich", "tokenizers", "typer", "xxhash", "yaml"),
-)
+NEEDED = "filelock orjson plotext platformdirs psutil pyarrow rich tokenizers typer xxhash yaml".split()
 """Packages that a checkout needs beside it to be run as it stands."""
 HELP = """usage: trainer.py COMMAND ...
 

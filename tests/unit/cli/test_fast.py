@@ -90,7 +90,18 @@ def test_everything_else_is_left_to_typer(words, monkeypatch):
     assert seen == [words]
 
 
-HEAVY = {"typer", "rich", "orjson", "pyarrow", "psutil", "xxhash", "pydantic", "filelock", "platformdirs", "concurrent.futures"}
+HEAVY = {
+    "typer",
+    "rich",
+    "orjson",
+    "pyarrow",
+    "psutil",
+    "xxhash",
+    "pydantic",
+    "filelock",
+    "platformdirs",
+    "concurrent.futures",
+}
 IMPORTED = (
     "import sys; from loopai_trainer.cli.fast import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
 )
