@@ -17,7 +17,7 @@ def view(out: Console, data: Mapping[str, Any], message: str) -> None:
     """Print it; a refusal's own line follows on stderr."""
     out.print(f"[bold]{escape(message)}[/]")
     for flag in data["red_flags"]:
-        _indented(out, f"approved by nobody: {flag}")
+        _indented(out, f"red flag, approved by nobody: {flag}")
     for check in data["checks"]:
         outcome = check["outcome"]
         word = outcome.replace("_", " ").ljust(9)

@@ -120,9 +120,10 @@ def _tried(trial: _Trial, watch: Watcher | None, talk: Talk, progress: Progress 
     backend = backends.get(plan.framework, plan.stage)
     try:
         made = _made(trial, plan, backend)
-        talk(f"dev run of {plan.version_id} in {made.run.path}: {_bounds_text(made.plan, trial.limit_s)}")
+        bounds = _bounds_text(made.plan, trial.limit_s)
+        talk(f"dev run of {plan.version_id}, which nobody has approved, in {made.run.path}: {bounds}")
         for flag in backend.red_flags(made.plan):
-            talk(f"approved by nobody: {flag.message}")
+            talk(f"red flag: {flag.message}")
         ended, took_s = _run(trial, made, backend, watch)
     except (NotShown, HostUnfit) as error:
         return _Found([*checks, dev_checks.refused("training", error, dev_checks.NOT_SHOWN)], {}, examined)

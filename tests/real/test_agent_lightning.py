@@ -42,7 +42,7 @@ def test_trainer_dev_tries_a_plan_on_a_few_tasks(workshop):
     checks = {check["name"]: check for check in answer.data["checks"]}
     assert "16 of 16 steps" in checks["training"]["detail"]
     assert any("the agent is code of your own: Adder" in flag for flag in answer.data["red_flags"])
-    assert "approved by nobody: the agent is code of your own: Adder" in answer.err
+    assert "red flag: the agent is code of your own: Adder" in answer.err
     assert not (Path(prepared.data["run_dir"]) / "checkpoints").exists()
 
 

@@ -108,7 +108,7 @@ def _component(kind: str, spec: Any, lines: Mapping[str, int]) -> Iterator[Probl
         return
     name = ALIASES.get(name or "", name)
     if name is not None and not is_dotted(name) and name not in REGISTERED[kind]:
-        hint = f"use one of: {', '.join(REGISTERED[kind])}, package.module:attribute, or a mapping with file and name"
+        hint = f"use one of: {', '.join(REGISTERED[kind])}, agentlightning.module:Class, or a mapping: file, name"
         yield _problem("error", "COMPONENT_UNKNOWN", f"there is no {kind} '{name}'", hint, kind, lines)
     known = ARGUMENTS.get(name or "")
     if known is not None:

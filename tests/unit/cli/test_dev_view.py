@@ -33,7 +33,7 @@ def test_every_check_is_told(capsys):
     seen = capsys.readouterr()
     lines = seen.out.splitlines()
     assert lines[0] == "dev run of v1: failed"
-    assert lines[1] == "    approved by nobody: the agent is code of [your] own"
+    assert lines[1] == "    red flag, approved by nobody: the agent is code of [your] own"
     assert "  passed    configuration" in lines
     assert "  failed    training" in lines
     assert "  not shown evaluation" in lines
