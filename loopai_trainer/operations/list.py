@@ -59,8 +59,12 @@ def _described(run: RunDir) -> Mapping[str, Any]:
 
 
 def _written(path: str) -> int | None:
-    """When the run directory was last written to (nanoseconds): every state is renamed into it; None: it is gone."""
+    """When the run directory was last written to (nanoseconds): every state is renamed into it.
+
+    None: it is gone, or holds no more than a refused prepare leaves: nothing there waits for anybody.
+    """
     try:
-        return os.stat(path).st_mtime_ns
+        written = os.stat(path).st_mtime_ns
     except OSError:
         return None
+    return None if targets.is_unplanned(RunDir(path)) else written

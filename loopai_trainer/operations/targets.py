@@ -121,6 +121,19 @@ def _folders(path: str) -> list[str]:
         return []
 
 
+def is_unplanned(run: RunDir) -> bool:
+    """Whether that directory is known to hold no plan and no record of a run: prepare refused, or is still at it."""
+    for file in (run.config, run.run_state, run.result):
+        try:
+            os.stat(file)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            pass  # another user's: it cannot be looked into, which is not to say that there is nothing
+        return False
+    return True
+
+
 def _is_run(path: str) -> bool:
     run = RunDir(path)
     return any(os.path.exists(file) for file in (run.config, run.run_state, run.result))

@@ -1,6 +1,11 @@
 import os
 
+import pytest
+
+from loopai_trainer.errors import NotFound, TrainerError
 from loopai_trainer.operations.list import list_runs
+from loopai_trainer.operations.overview import overview
+from loopai_trainer.operations.status import status
 from loopai_trainer.operations.targets import Scope
 
 
@@ -27,3 +32,19 @@ def test_one_run_that_cannot_be_looked_into_hides_no_other(tmp_path):
     runs = {run["trainer_version_id"]: run for run in list_runs(scope, 9).data["runs"]}
     assert (runs["a"]["status"], runs["b"]["status"]) == (None, "prepared")
     assert (runs["a"]["task_id"], runs["a"]["run_dir"]) == ("task", str(tmp_path / "task" / "trainer" / "a"))
+
+
+def test_what_prepare_refused_is_no_run_and_waits_for_nobody(place):
+    place.write_rows([{"instruction": "a", "output": ""}])
+    with pytest.raises(TrainerError):
+        place.prepare(trainer_version_id="refused")
+    assert (place.root / "outputs" / "default" / "trainer" / "refused").is_dir()
+    scope = Scope(place.environ, str(place.root / "outputs"))
+    assert list_runs(scope, 5).data == {"count": 0, "runs": []}
+    assert overview(scope).data["waiting"] == []
+    with pytest.raises(NotFound, match="prepare refused it"):
+        status("refused", scope)
+    place.write_rows([{"instruction": f"a {n}", "output": "b"} for n in range(8)])
+    place.prepare(trainer_version_id="refused")
+    assert list_runs(scope, 5).data["count"] == 1
+    assert status("refused", scope).data["status"] == "prepared"
