@@ -84,7 +84,7 @@ def _covered(plan: Plan) -> Iterator[Problem]:
         path = dotted.get(plan.native, key)
         if path and path not in pinned:
             message = f"'{key}' names {path}, which is no input of the plan: code that nobody has hashed would run"
-            yield _error("UNCOVERED_INPUT", message, "undo that edit, or prepare again with that file", key)
+            yield _error("UNCOVERED_INPUT", message, "undo that edit, or take it in: inspect with --refresh", key)
     for split in ("train", "validation"):
         path = (plan.native.get("tasks") or {}).get(split)
         if path and path != (inputs.get(split) or {}).get("path"):
