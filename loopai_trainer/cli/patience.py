@@ -34,8 +34,7 @@ class Patience:
     """
 
     def __init__(self, output: Output, doing: str) -> None:
-        self._doing = doing
-        self._amount = ""
+        self._at = (doing, "")
         self._quiet = output.quiet
         self._steps = Steps(output) if output.verbose else None
         self._redraws = redraws(output) and not output.verbose
@@ -44,12 +43,13 @@ class Patience:
         self._former: Any = None
         self._former_timer = (0.0, 0.0)
         self._drawn = ""
+        self._said, self._said_s = "", 0.0
 
     def __enter__(self) -> Patience:
         if not self._quiet and threading.current_thread() is threading.main_thread():
             self._former = signal.signal(signal.SIGALRM, self._tick)
             self._timed = True
-            every_s = REDRAW_S if self._redraws else LINE_EVERY_S
+            every_s = REDRAW_S if self._redraws else FIRST_S
             self._former_timer = signal.setitimer(signal.ITIMER_REAL, FIRST_S, every_s)
         return self
 
@@ -62,8 +62,7 @@ class Patience:
         """It is at `what` now, at so many bytes of so many."""
         if self._steps is not None:
             self._steps(what, done, total)
-        self._doing = what
-        self._amount = f", {done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if total >= LEAST_BYTES else ""
+        self._at = (what, f", {done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if total >= LEAST_BYTES else "")
 
     def end(self) -> None:
         """Say nothing from now on, and take the line away that was drawn."""
@@ -86,12 +85,14 @@ class Patience:
         return ended
 
     def _tick(self, number: int, frame: FrameType | None) -> None:
-        line = f"{self._doing}{self._amount}, {duration_text(time.monotonic() - self._began_s)}"
+        (doing, amount), now_s = self._at, time.monotonic()
+        line = f"{doing}{amount}, {duration_text(now_s - self._began_s)}"
         if self._redraws:
             width = shutil.get_terminal_size().columns - 1
             self._drawn = line[:width].ljust(min(len(self._drawn), width))
             _write("\r" + self._drawn)
-        else:
+        elif doing != self._said or now_s - self._said_s >= LINE_EVERY_S:
+            self._said, self._said_s = doing, now_s
             _write(line + "\n")
 
 
