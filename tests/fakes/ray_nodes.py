@@ -33,6 +33,7 @@ class RayNodes:
         self.options: list[dict[str, Any]] = []
         self.actors: list[Any] = []
         self.closed = 0
+        self.timeouts: list[float | None] = []
         self.join_error: Exception | None = None
 
     def install(self, monkeypatch: Any) -> None:
@@ -72,6 +73,7 @@ class RayNodes:
         return types.SimpleNamespace(wait=wait)
 
     def get(self, refs: Any, timeout: float | None = None) -> Any:
+        self.timeouts.append(timeout)
         if isinstance(refs, list):
             return [self.get(one) for one in refs]
         if isinstance(refs, Exception):

@@ -27,6 +27,7 @@ _BREAK_S = 20.0
 """So is one that Ray calls unavailable for so long; less than the minute after which Ray ends a driver without head."""
 _HEAD_LOOK_S = 5.0
 _HEAD_LIMIT_S = 3.0
+_SAID_CHARS = 200
 _GRACE_S = 20.0
 _WAITING_SAID_S = 60.0
 _LOG_BYTES = 64 * 1024 * 1024
@@ -158,6 +159,7 @@ class Driver:
                     host = f" ({self.hosts[rank]})" if self.hosts else ""
                     why = f"node {rank}{host} is lost: {first_line(error)}"
                     raise Lost(self._cause(why)) from None
+            self._look_at_head()
             time.sleep(_PAUSE_S)
 
     def _cause(self, why: str) -> str:
@@ -183,9 +185,10 @@ class Driver:
         import ray
 
         asked = [node.stop.remote(_GRACE_S) for node in self.nodes]
+        until = time.monotonic() + _GRACE_S + _NODE_ANSWER_S
         for one in asked:
             try:
-                ray.get(one, timeout=_GRACE_S + _NODE_ANSWER_S)
+                ray.get(one, timeout=max(until - time.monotonic(), _PAUSE_S))
             except ray.exceptions.RayError:
                 pass  # that node is gone, and with it what ran there
 
@@ -226,7 +229,7 @@ def bound(path: str) -> bool:
 
 def first_line(error: BaseException) -> str:
     """What Ray says first; the name of an error that says nothing."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:_SAID_CHARS]
 
 
 def head_answers(address: str) -> bool | None:

@@ -116,6 +116,31 @@ def test_a_head_that_is_gone_is_told_from_a_lost_node(drive, nodes, capsys, monk
     assert advice
 
 
+def test_a_head_that_is_gone_is_said_at_once_since_ray_may_end_the_driver_any_time(drive, nodes, capsys, monkeypatch):
+    monkeypatch.setattr(driver, "head_answers", lambda address: nodes.unavailable == 0)
+    one = drive("import time; time.sleep(0.3)")
+    one._start(one._group())
+    one._look_at_head()
+    nodes.unavailable = 3
+    monkeypatch.setattr(driver, "_HEAD_LOOK_S", 0.0)
+    one._next_look_s = 0.0
+    assert one._watch() == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if "the cluster's head" in line]
+    assert ["cannot be reached" in line for line in said] == [True, False]
+
+
+def test_all_nodes_together_get_one_time_to_stop(drive, nodes, monkeypatch):
+    one = drive(SLEEP, count=3)
+    one._start(one._group())
+    now = [0.0]
+    monkeypatch.setattr(driver.time, "monotonic", lambda: now.append(now[-1] + 40.0) or now[-1])
+    nodes.timeouts.clear()
+    one._stop()
+    first, second, third = nodes.timeouts
+    assert first > second >= third
+    assert first - second >= min(40.0, first - driver._PAUSE_S)  # what the first one took is not given again
+
+
 def test_a_head_that_comes_back_is_said_to(drive, capsys, monkeypatch):
     one = drive("pass")
     answers = iter((None, False, False, True))
