@@ -48,6 +48,7 @@ DEFAULTS: dict[str, Any] = {
     "stop_at": 0,
     "last_words": "RuntimeError: stand-in failure",
     "nan_at": 0,
+    "red_flag": "",
     "examples": 8,
     "report_examples": 8,
     "spam_bytes": 0,
@@ -128,7 +129,8 @@ class StandIn(Plain):
         return {"steps": options_of(plan)["steps"]}
 
     def red_flags(self, plan: Plan) -> list[Problem]:
-        return []
+        flag = options_of(plan)["red_flag"]
+        return [Problem("warning", "RED_FLAG", "config", flag, "read it")] if flag else []
 
     def launch(self, approved: ApprovedPlan, paths: LaunchPaths, inherited: Mapping[str, str]) -> Launch:
         options = options_of(approved.plan)

@@ -391,12 +391,16 @@ class TestStopping:
 
 
 def test_what_people_see(prepare):
-    prepared = prepare()
+    prepared = prepare(red_flag="code of your own runs")
     caller = prepared.call("dev", prepared.run.config, "--no-color")
     out, err = caller.communicate(timeout=60)
     text = out.decode()
     assert caller.returncode == 0
-    assert text.startswith("dev run of v1: passed\n  passed    configuration\n")
+    said = "    red flag, approved by nobody: code of your own runs\n"
+    assert text.startswith(f"dev run of v1: passed\n{said}  passed    configuration\n")
     assert "so short a run does not show:" in text
     assert f"next: trainer run-prepared {prepared.run.config}" in text
-    assert "2 steps, at most 1 rows and 900 s" in err.decode()
+    lines = err.decode().splitlines()
+    begun = next(number for number, line in enumerate(lines) if "which nobody has approved" in line)
+    assert "2 steps, at most 1 rows and 900 s" in lines[begun]
+    assert lines[begun + 1] == "red flag: code of your own runs"
