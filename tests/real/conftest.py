@@ -15,7 +15,6 @@ LONGEST = (
     "test_agent_lightning.py",
     "test_agent_lightning_ends.py",
     "test_verl_ends.py",
-    "test_dev.py",
     "test_agent_lightning_search.py",
     "test_agent_lightning_parts.py",
     "test_ray_training.py",
@@ -94,12 +93,6 @@ def lora_run(workshop: Workshop) -> Run:
     """In a run directory of its own, outside the task's folder, with a blank in its path."""
     elsewhere = workshop.root / "a place of its own"
     return workshop.whole("lora", "--trainer-output-dir", elsewhere, template="cpu_smoke_lora")
-
-
-@pytest.fixture(scope="session")
-def merged_run(workshop: Workshop) -> Run:
-    """A LoRA run of its own for what changes its stored result."""
-    return workshop.whole("merged", template="cpu_smoke_lora")
 
 
 @pytest.fixture(scope="session")

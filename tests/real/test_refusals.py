@@ -196,10 +196,3 @@ def test_an_edit_that_breaks_the_plan_is_refused_by_inspect(prepared, workshop, 
     assert refused.code == 3, refused.out
     if code:
         assert code in [problem["code"] for problem in refused.error["problems"]]
-
-
-def test_a_version_that_ran_is_never_prepared_again(full_run, workshop):
-    before = (full_run.folder / "training_config.yaml").read_bytes()
-    refused = workshop.prepare("full")
-    assert (refused.code, refused.error["code"]) == (7, "VERSION_IN_USE")
-    assert (full_run.folder / "training_config.yaml").read_bytes() == before

@@ -17,7 +17,8 @@ def losses(folder):
 
 
 def test_a_new_round_ends_where_an_undisturbed_one_would(workshop):
-    steps = ("--set", "max_steps=10", "--set", "save_steps=2", "--set", "eval_steps=2", "--set", "logging_steps=1")
+    # Far more steps than one makes while a cancel is on its way.
+    steps = ("--set", "max_steps=30", "--set", "save_steps=3", "--set", "eval_steps=3", "--set", "logging_steps=1")
     keep = ("--set", "save_total_limit=10")
     whole = workshop.whole("undisturbed", *steps, *keep)
     assert whole.ended.code == 0
@@ -25,7 +26,7 @@ def test_a_new_round_ends_where_an_undisturbed_one_would(workshop):
     folder = Path(prepared.data["run_dir"])
     words = ["run-prepared", prepared.data["config_path"], "--sha256", prepared.data["config_sha256"]]
     caller = start(*words, **workshop.environ)
-    wait_for(lambda: (folder / "checkpoints" / "checkpoint-2" / "trainer_state.json").exists(), 300.0)
+    wait_for(lambda: (folder / "checkpoints" / "checkpoint-3" / "trainer_state.json").exists(), 300.0)
     assert trainer("cancel", folder, **workshop.environ).data["status"] == "cancelled"
     caller.communicate(timeout=60)
     more = ["prepare", "--resume", folder, "--version-id", "resumed", "--output-dir", workshop.output]
@@ -33,12 +34,12 @@ def test_a_new_round_ends_where_an_undisturbed_one_would(workshop):
     assert resumed.code == 0, resumed.out + resumed.err
     assert "resume_from_checkpoint" in resumed.data["config_yaml"]
     ended = workshop.run(resumed)
-    assert (ended.code, ended.data["status"], ended.data["current_step"]) == (0, "completed", 10)
+    assert (ended.code, ended.data["status"], ended.data["current_step"]) == (0, "completed", 30)
     own, undisturbed = losses(Path(ended.data["run_dir"])), losses(whole.folder)
     first = min(own)
-    assert first > 2
+    assert first > 3
     assert own == pytest.approx({step: undisturbed[step] for step in own}, rel=1e-3)
     analysis = trainer("analyze", ended.data["run_dir"], **workshop.environ)
     trained = [row["step"] for row in analysis.data["metrics"] if row["kind"] == "train"]
-    assert trained == list(range(1, 11))
-    assert os.path.isdir(folder / "checkpoints" / "checkpoint-2")
+    assert trained == list(range(1, 31))
+    assert os.path.isdir(folder / "checkpoints" / "checkpoint-3")

@@ -1,10 +1,15 @@
-"""From prepare to the chosen checkpoint with real LLaMA-Factory: full, LoRA, and two ranks."""
+"""From prepare to the chosen checkpoint with real LLaMA-Factory: full, LoRA (and its merged model), and two ranks."""
 
 import json
+import os
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 from fakes.cli import trainer
+
+from loopai_trainer.files import exported_model, safetensors
 
 pytestmark = pytest.mark.real
 
@@ -141,3 +146,56 @@ def test_the_read_only_commands_agree_with_the_result(full_run, workshop):
     found = trainer("events", folder, "--since", "2", **workshop.environ).data
     assert found["events"][0]["seq"] == 3
     assert found["next_seq"] == found["events"][-1]["seq"]
+
+
+def test_a_version_that_ran_is_never_prepared_again(full_run, workshop):
+    before = (full_run.folder / "training_config.yaml").read_bytes()
+    refused = workshop.prepare("full")
+    assert (refused.code, refused.error["code"]) == (7, "VERSION_IN_USE")
+    assert (full_run.folder / "training_config.yaml").read_bytes() == before
+
+
+COMPARE = """
+import json, sys, torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+base, merged = (AutoModelForCausalLM.from_pretrained(path, dtype="auto") for path in sys.argv[1:])
+old, new = base.state_dict(), merged.state_dict()
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[2])
+text = tokenizer.apply_chat_template([{"role": "user", "content": "hello"}], tokenize=False)
+out = merged.generate(**tokenizer(text, return_tensors="pt"), max_new_tokens=3, do_sample=False)
+print(json.dumps({
+    "same_names": sorted(old) == sorted(new),
+    "changed": sorted(name for name in old if not torch.equal(old[name], new[name])),
+    "dtypes": sorted({str(one.dtype) for one in new.values()}),
+    "new_tokens": int(out.shape[1]),
+}))
+"""
+
+
+def test_an_adapter_is_merged_on_request(workshop, lora_run):
+    """Last of all: what it exports becomes part of the run's stored result."""
+    version = lora_run.folder
+    assert lora_run.ended.code == 0, lora_run.ended.out + lora_run.ended.err
+    before = lora_run.ended.data["update_model_path"]
+    called = trainer("export", version, "--json", **workshop.environ)
+    assert called.code == 0, called.out + called.err
+    data = called.data
+    assert data["path"] == str(version / "exports" / os.path.basename(before))
+    assert (data["source"], data["verified"], data["checks"]) == (before, True, [])
+    assert f"adapter_name_or_path: {before}" in Path(data["config_path"]).read_text()
+    answer = trainer("status", version, "--json", **workshop.environ).data
+    assert answer["update_model_path"] == data["path"]
+    assert not any("adapter" in warning for warning in answer["result"]["warnings"])
+    python = f"{workshop.lf_env}/bin/python"
+    told = subprocess.run(
+        [python, "-c", COMPARE, str(workshop.model), data["path"]], check=True, capture_output=True, text=True
+    )
+    found = json.loads(told.stdout.splitlines()[-1])
+    assert found["same_names"]
+    assert any("q_proj" in name for name in found["changed"]) and not any("norm" in name for name in found["changed"])
+    base = exported_model.weight_files(str(workshop.model))
+    formats = {tensor.dtype for name in base for tensor in safetensors.read_header(str(workshop.model / name))}
+    assert (formats, found["dtypes"]) == ({"F32"}, ["torch.float32"])
+    again = trainer("export", version, "--json", **workshop.environ)
+    assert again.data["path"] == data["path"]
+    assert os.stat(data["path"]).st_mtime_ns == os.stat(again.data["path"]).st_mtime_ns
