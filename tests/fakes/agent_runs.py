@@ -20,6 +20,8 @@ BASELINE = {"name": "baseline", "polling_interval": 0.5}
 SHARED = {"algorithm": BASELINE, "strategy": {"name": "shared_memory"}}
 SERVED = {"algorithm": BASELINE, "strategy": {"name": "client_server", "n_runners": 2}}
 SPLIT = {"algorithm": BASELINE, "strategy": {"name": "split", "n_runners": 2}}
+EAGER = {"name": "agent", "poll_interval": 0.5}
+"""Agent Lightning's own runner, which by default looks for work every 5 s."""
 
 
 class Ended(NamedTuple):
@@ -88,7 +90,7 @@ class AgentWorkshop:
 
     def started(self, version: str, data: Path, **keys: Any) -> tuple[Ended, Any]:
         """A run that has begun to make rollouts, and its caller."""
-        prepared = self.prepare(version, "dev", data, **keys)
+        prepared = self.prepare(version, "dev", data, **{"runner": EAGER, **keys})
         assert prepared.code == 0, prepared.out + prepared.err
         caller = start(*self.run_words(prepared), **self.environ)
         one = Ended(prepared, prepared)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.agent_runs import EXAMPLES, AgentWorkshop, Ended
+from fakes.agent_runs import EAGER, EXAMPLES, AgentWorkshop, Ended
 from fakes.prompt_endpoint import GOOD, PromptEndpoint
 
 pytestmark = pytest.mark.real
@@ -28,6 +28,7 @@ SEARCH = {
     },
     "resources": {"prompt_template": {"template": SEED, "engine": "f-string"}},
     "strategy": {"name": "client_server", "n_runners": 1},
+    "runner": EAGER,
     "adapter": "messages",
     "val_size": 0.5,
 }
