@@ -48,6 +48,7 @@ class Patience:
     def __enter__(self) -> Patience:
         if not self._quiet and threading.current_thread() is threading.main_thread():
             self._former = signal.signal(signal.SIGALRM, self._tick)
+            signal.siginterrupt(signal.SIGALRM, False)  # reads of libraries in C are not to fail for it
             self._timed = True
             every_s = REDRAW_S if self._redraws else FIRST_S
             self._former_timer = signal.setitimer(signal.ITIMER_REAL, FIRST_S, every_s)

@@ -1,7 +1,9 @@
 """A wait of more than a second is talked about on stderr, a shorter one is not; and nothing is left behind."""
 
+import os
 import re
 import signal
+import subprocess
 import threading
 import time
 
@@ -134,3 +136,15 @@ def test_hashing_that_goes_on_is_told_and_what_is_done_in_a_second_is_not(capsys
     for done in (1, 2, 3):
         tell("hashing the model", done * 1_000_000, 3_000_000)
     assert capsys.readouterr().err == "hashing the model: 1 of 3 MB\n"
+
+
+@pytest.mark.usefixtures("hurried")
+def test_what_blocks_goes_on_and_waits_are_as_long_as_they_were(capfd):
+    reading, writing = os.pipe()
+    with Patience(Output(), "checking"):
+        said_until(capfd, "checking")
+        child = subprocess.Popen(["sh", "-c", "sleep 0.05; echo done"], stdout=writing)
+        assert os.read(reading, 100) == b"done\n"
+        assert child.wait(LIMIT_S) == 0
+    os.close(reading)
+    os.close(writing)
