@@ -6,7 +6,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ WHO = ("caller", "worker", "worker", "keeper", "training", "rank")
 _STAGES = ("any", "any", "queued", "started", "started", "step", "step", "exited", "finalizing")
 SLOW_S = (0.05, 0.6)
 _SEEN_S = 240.0
+_NOBODY_S = 5.0
+"""How long a run that nobody calls any more may take to show that it was started all the same."""
 
 
 class Harm:
@@ -35,11 +37,13 @@ class Harm:
         return self.training_hit or self.keeper_hit or self.disk_filled
 
 
-def inflict(subject: Any, caller: "subprocess.Popen[bytes]", chance: random.Random, disk: Path | None) -> Harm:
-    """One to three acts, each at an instant of its own."""
-    harm = Harm()
+def inflict(
+    subject: Any, callers: "Sequence[subprocess.Popen[bytes]]", chance: random.Random, disk: Path | None
+) -> Harm:
+    """One to three acts, each at an instant of its own; of the callers the first one is hit."""
+    harm, caller = Harm(), callers[0]
     for _ in range(chance.choice([1, 1, 2, 3])):
-        if not _wait_for_moment(subject, chance):
+        if not _wait_for_moment(subject, callers, chance):
             break
         if disk is not None and chance.random() < 0.6:
             _fill(disk, chance, harm)
@@ -55,8 +59,8 @@ def inflict(subject: Any, caller: "subprocess.Popen[bytes]", chance: random.Rand
     return harm
 
 
-def _wait_for_moment(subject: Any, chance: random.Random) -> bool:
-    """Wait for a chosen stage of the run, then a moment more; False if the run has ended before."""
+def _wait_for_moment(subject: Any, callers: "Sequence[subprocess.Popen[bytes]]", chance: random.Random) -> bool:
+    """Wait for a chosen stage of the run, then a moment more; False if the run has ended before, or never began."""
     stages = {
         "any": lambda: True,
         "queued": lambda: os.path.exists(subject.run.run_state),
@@ -71,8 +75,11 @@ def _wait_for_moment(subject: Any, chance: random.Random) -> bool:
         more_s *= subject.pace
     until = time.monotonic() + getattr(subject, "seen_s", _SEEN_S)
     while not stages[stage]():
-        if time.monotonic() > until or subject.status in ("completed", "failed", "cancelled", "orphaned"):
+        status = subject.status
+        if time.monotonic() > until or status in ("completed", "failed", "cancelled", "orphaned"):
             return False
+        if status in ("prepared", "approved") and all(one.poll() is not None for one in callers):
+            until = min(until, time.monotonic() + _NOBODY_S)
         time.sleep(0.003)
     time.sleep(more_s)
     return True

@@ -68,7 +68,7 @@ def real_round(seed: int, shop: RealShop) -> Round:
 def _round(done: Round, subject: Any, chance: random.Random, disk: Path | None) -> None:
     callers = [subject.first_call() for _ in range(chance.choice([1, 1, 2]))]
     waiting = [harms.caller_identity(subject, caller) for caller in callers]
-    harm = harms.inflict(subject, callers[0], chance, disk)
+    harm = harms.inflict(subject, callers, chance, disk)
     done.acts = harm.acts
     for caller, identity in zip(callers, waiting, strict=True):
         _collect(caller, identity, done)
