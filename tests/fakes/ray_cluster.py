@@ -14,6 +14,7 @@ from loopai_trainer.host import processes
 
 HEAD, SECOND = "127.0.0.1", "127.0.0.2"
 UP_S = 180.0
+STARTS = 4
 OBJECT_STORE_BYTES = 80_000_000
 
 
@@ -45,9 +46,19 @@ class RayCluster:
         head += [f"--ray-client-server-port={free_port()}", "--no-monitor"]
         self._start("head", head)
         wait_for(lambda: self._answers(HEAD, self.dashboard_port), UP_S)
-        self._start("second", [f"--node-ip-address={SECOND}", f"--address={HEAD}:{self.gcs_port}"])
-        wait_for(lambda: "2 nodes" in self._nodes(), UP_S)
+        self._start_second()
+        wait_for(self._joined, UP_S)
         return self
+
+    def _start_second(self) -> None:
+        self._start("second", [f"--node-ip-address={SECOND}", f"--address={HEAD}:{self.gcs_port}"])
+
+    def _joined(self) -> bool:
+        """Whether both nodes are known. A start that gave up on a busy machine, or lost its port, is made again."""
+        if self.started[-1].poll() is not None and len(self.started) < STARTS:
+            self._start_second()
+        assert self.started[-1].poll() is None, (self.root / "second.log").read_text()
+        return "2 nodes" in self._nodes()
 
     def _start(self, name: str, words: list[str]) -> None:
         own = ["--num-cpus=6", "--num-gpus=1", f"--object-store-memory={OBJECT_STORE_BYTES}", "--disable-usage-stats"]
@@ -83,7 +94,7 @@ class RayCluster:
 
     def _nodes(self) -> str:
         python = os.path.join(os.path.dirname(self.ray), "python")
-        code = "import ray, os; ray.init(logging_level='error'); print(len(ray.nodes()), 'nodes'); ray.shutdown()"
+        code = "import ray, os; ray.init(logging_level='error'); print(sum(one['Alive'] for one in ray.nodes()), 'nodes'); ray.shutdown()"
         env = {**os.environ, **self.environ, "RAY_ADDRESS": f"{HEAD}:{self.gcs_port}", "HOME": str(self.root)}
         done = subprocess.run([python, "-c", code], env=env, capture_output=True, text=True, check=False)
         return done.stdout
