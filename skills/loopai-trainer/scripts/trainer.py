@@ -13,7 +13,9 @@ import sys
 
 MISSING = 69
 """The exit code for what is not installed, as the program's own."""
-NEEDED = "filelock orjson platformdirs plotext psutil pyarrow rich tokenizers typer xxhash yaml"
+NEEDED = (
+    "filelock", "orjson", "platformdirs", "plotext", "psutil", "pyarrow", "rich", "tokenizers", "typer", "xxhash", "yaml",
+)  # fmt: skip
 """Packages that a checkout needs beside it to be run as it stands."""
 HELP = """usage: trainer.py COMMAND ...
 
@@ -59,7 +61,7 @@ def _checkout() -> str:
 def _is_startable(checkout: str) -> bool:
     """Whether the package lies there and this Python can run it."""
     found = os.path.isfile(os.path.join(checkout, "loopai_trainer", "__main__.py"))
-    return found and sys.version_info >= (3, 11) and all(map(importlib.util.find_spec, NEEDED.split()))
+    return found and sys.version_info >= (3, 11) and all(map(importlib.util.find_spec, NEEDED))
 
 
 if __name__ == "__main__":
