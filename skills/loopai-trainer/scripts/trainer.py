@@ -14,7 +14,8 @@ import sys
 MISSING = 69
 """The exit code for what is not installed, as the program's own."""
 NEEDED = (
-    "filelock", "orjson", "platformdirs", "plotext", "psutil", "pyarrow", "rich", "tokenizers", "typer", "xxhash", "yaml",
+    "filelock", "orjson", "platformdirs", "plotext", "psutil",
+    "pyarrow", "rich", "tokenizers", "typer", "xxhash", "yaml",
 )  # fmt: skip
 """Packages that a checkout needs beside it to be run as it stands."""
 HELP = """usage: trainer.py COMMAND ...
