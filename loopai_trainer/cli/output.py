@@ -72,7 +72,7 @@ def finish(command: str, output: Output, operation: "Callable[[], Answer]", *, o
         _say_where(error, output)
         answer = failure(command, error)
     except KeyboardInterrupt:
-        answer = failure(command, Interrupted(f"trainer {command} was interrupted", hint="call it again"))
+        answer = failure(command, Interrupted("interrupted before it had its answer", hint="make the same call again"))
     if only and answer.ok and answer.data is not None:
         value = answer.data[only]
         code = _written(lambda: sys.stdout.write(f"{value}\n"), answer.exit_code)
