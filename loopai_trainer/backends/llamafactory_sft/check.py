@@ -133,7 +133,7 @@ def _output(facts: Facts) -> Iterator[Problem]:
     left = sorted(name for name in (os.listdir(folder) if os.path.isdir(folder) else []) if not name.startswith("."))
     if left:
         shown = ", ".join(left[:4]) + (", ..." if len(left) > 4 else "")
-        message = f"{folder} holds another run's output ({shown}): LLaMA-Factory would continue that run"
+        message = f"{folder} holds the output of a run already ({shown}): LLaMA-Factory would continue it"
         yield _error("OUTPUT_NOT_FRESH", message, "prepare a new version: it gets a fresh folder", "output_dir")
 
 

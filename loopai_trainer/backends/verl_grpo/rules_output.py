@@ -105,7 +105,7 @@ def _fresh(facts: Facts) -> Iterator[Problem]:
     left = sorted(name for name in (os.listdir(folder) if os.path.isdir(folder) else []) if not name.startswith("."))
     if left:
         shown = ", ".join(left[:4]) + (", ..." if len(left) > 4 else "")
-        message = f"{folder} holds another run's output ({shown})"
+        message = f"{folder} holds the output of a run already ({shown})"
         yield error(
             "OUTPUT_NOT_FRESH", message, "prepare a new version: it gets a fresh folder", "trainer.default_local_dir"
         )
