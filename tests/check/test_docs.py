@@ -83,6 +83,7 @@ def test_exit_codes_of_the_error_tree_stand_in_the_skill_and_the_cli_page():
     codes = {str(kind.exit_code) for kind in kinds} | {"0", "130"}
     for page in (CLI_PAGE, (ROOT / "skills" / "loopai-trainer" / "SKILL.md").read_text()):
         assert codes <= set(re.findall(r"^\| (\d+) \|", page, re.MULTILINE))
+    assert codes <= set(re.findall(r"\d+", PROGRAM.epilog))
 
 
 def test_nothing_names_a_registry_host_or_a_foreign_path():
