@@ -46,8 +46,9 @@ from loopai_trainer.version import __version__
 
 EPILOG = (
     "Exit codes: 0 done, 1 unexpected, 2 usage, 3 validation failed, 4 approval missing or used, 5 hash mismatch, "
-    "6 input changed, 7 busy, 8 orphaned training, 9 host unfit, 10 differs (diff), 11 training failed, 12 export failed, 13 cancelled, "
-    "69 backend missing, 75 still running at the time limit, 130 interrupted (the training goes on)."
+    "6 input changed, 7 busy, 8 orphaned training, 9 host unfit, 10 differs (diff), 11 training failed, "
+    "12 export failed, 13 cancelled, 69 backend missing, 75 still running at the time limit, "
+    "130 interrupted (the training goes on)."
 )
 
 app = typer.Typer(
