@@ -93,7 +93,7 @@ def test_without_a_database_it_says_what_to_set(database, monkeypatch, tmp_path)
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize(("section", "said"), [("", "is no name"), (5, "is no name"), ("task_id", "is no section")])
+@pytest.mark.parametrize(("section", "said"), [("", "is no name"), (5, "has to be text"), ("task_id", "is no section")])
 def test_no_value_of_the_state_gives_way_to_a_section(database, section, said):
     before = database.state("demo")
     answer = update(section, {"a": 1}, "demo")
