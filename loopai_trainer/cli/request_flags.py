@@ -35,7 +35,7 @@ def flags(
     config_mode: Annotated[str | None, typer.Option(metavar="rules|llm|template", help="Adjust the template by keyword rules, a language model, or not at all.", autocompletion=completion.words("rules", "llm", "template"))] = None,
     bad_rows: Annotated[str | None, typer.Option(metavar="reject|skip", help="Rows that cannot be trained on: stop, or leave out.", autocompletion=completion.words("reject", "skip"))] = None,
     split_seed: Annotated[int | None, typer.Option(help="Seed of the validation split.")] = None,
-    data_adapter: Annotated[str | None, typer.Option(metavar="auto|native|messages|alpaca|qa", help="verl: how records are read.", autocompletion=completion.words("auto", "native", "messages", "alpaca", "qa"))] = None,
+    data_adapter: Annotated[str | None, typer.Option(metavar="auto|native|messages|alpaca|qa|NAME", help="verl: how records are read.", autocompletion=completion.words("auto", "native", "messages", "alpaca", "qa"))] = None,
     data_source: Annotated[str | None, typer.Option(metavar="NAME", help="verl: data_source of records that name none.")] = None,
     validation_ratio: Annotated[float | None, typer.Option(help="verl: share of the prompts that is held out.")] = None,
     reward_mode: Annotated[str | None, typer.Option(metavar="auto|preset|custom", help="verl: where the reward comes from.", autocompletion=completion.words("auto", "preset", "custom"))] = None,

@@ -1,6 +1,6 @@
 """What other installed distributions offer to this one by entry points: one small registry for all kinds of parts.
 
-Groups: loopai_trainer.backends, .executors, .rewards. Read late: it costs more CPU than starting a worker does.
+Groups: loopai_trainer.backends, .executors, .rewards, .data_adapters. Read late: that costs more CPU than to start a worker.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 REWARDS = "loopai_trainer.rewards"
+DATA_ADAPTERS = "loopai_trainer.data_adapters"
 
 
 def names(group: str) -> list[str]:

@@ -23,7 +23,7 @@ from loopai_trainer.files.prompt_files import (
 from loopai_trainer.files.rejected_rows import RejectedRows
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host.allocator import keep_freed_memory
-from loopai_trainer.operations import prompt_manifest
+from loopai_trainer.operations import offered_adapters, prompt_manifest
 from loopai_trainer.operations.data_report import length_stats, report_text
 from loopai_trainer.operations.problem_tally import ProblemTally
 from loopai_trainer.operations.prompt_reader import PromptReader
@@ -165,9 +165,9 @@ class _Job:
         mode, preset = settings.text("verl_reward_mode", "auto"), settings.text("verl_reward_preset")
         text_only = mode != "custom" and preset not in NUMBERS_COUNT
         keys = TextKeys(self._seed())
-        adapter, named = settings.text("verl_data_adapter", "auto"), settings.text("verl_data_source")
-        folder = self._run.prepared_data
-        reader = PromptReader(folder, self._tally, self._rejected, keys, adapter, named, text_only)
+        adapter, rewrite = offered_adapters.find(settings.text("verl_data_adapter", "auto"))
+        folder, named = self._run.prepared_data, settings.text("verl_data_source")
+        reader = PromptReader(folder, self._tally, self._rejected, keys, adapter, named, text_only, rewrite)
         if source.native:
             side = reader.read_native(source.where, source.path, source.origin, tell)
             self._stack.enter_context(Target(folder, path=side.native))

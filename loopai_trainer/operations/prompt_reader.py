@@ -18,6 +18,7 @@ from loopai_trainer.files.rejected_rows import RejectedRows
 from loopai_trainer.files.tables import Batch, Fault, SourceTable, open_table
 from loopai_trainer.files.tables.json_items import JsonItems
 from loopai_trainer.files.tables.json_lines import JsonLines
+from loopai_trainer.operations.offered_adapters import Rewrite, rewritten
 from loopai_trainer.operations.problem_tally import ProblemTally
 from loopai_trainer.operations.prompt_side import PromptSide
 from loopai_trainer.operations.row_pass import FileFacts, Split, collection_paused
@@ -50,16 +51,14 @@ class PromptReader:
         adapter: str,
         data_source: str,
         text_only: bool,
+        rewrite: Rewrite | None = None,
     ) -> None:
-        self._folder = folder
+        self._folder, self._rewrite = folder, rewrite
         self._tally = tally
         self._rejected = rejected
         self._severity: Severity = "error" if rejected is None else "warning"
-        self._keys = keys
-        self._adapter = adapter
-        self._data_source = data_source
-        self._text_only = text_only
-        self._within = 0
+        self._keys, self._adapter, self._data_source = keys, adapter, data_source
+        self._text_only, self._within = text_only, 0
 
     def read_native(self, where: Split, path: str, origin: str, tell: Tell | None) -> PromptSide:
         """Judge an exact copy of a native Parquet file. Raises OSError."""
@@ -173,7 +172,8 @@ class PromptReader:
 
     def _convert(self, side: PromptSide, table: SourceTable, spool: Spool, tell: Tell | None) -> None:
         check = Adapter(self._adapter, self._data_source, self._text_only)
-        for positions, values in _merged(table, self._adapter):
+        batches = rewritten(table.batches(), self._rewrite) if self._rewrite else _merged(table, self._adapter)
+        for positions, values in batches:
             if not isinstance(values, PromptLines):
                 self._take_values(side, table, positions, values, spool, check)
             elif set(side.kinds) <= {"str"}:

@@ -13,7 +13,7 @@ FIELDS: tuple[Field, ...] = (
     Field("verl_dir", "checkout of verl; shown only, and never written to", "--backend-dir", ("VERL_DIR",), kind="path"),
     Field("verl_source_dataset_path", "generated records to convert: .json, .jsonl or .parquet", None, ("VERL_SOURCE_DATASET_PATH",), kind="path"),
     Field("verl_source_eval_dataset_path", "generated evaluation records to convert", None, ("VERL_SOURCE_EVAL_DATASET_PATH",), kind="path"),
-    Field("verl_data_adapter", "how records are read", "--data-adapter", ("VERL_DATA_ADAPTER",), "auto", choices=("auto", "native", "messages", "alpaca", "qa")),
+    Field("verl_data_adapter", "how records are read: auto, native, messages, alpaca, qa, or as an installed package offers by name", "--data-adapter", ("VERL_DATA_ADAPTER",), "auto"),
     Field("verl_data_source", "data_source of records that name none", "--data-source", ("VERL_DATA_SOURCE",)),
     Field("verl_validation_ratio", "share of the prompts (0 to 1) that is held out, if no validation data are given", "--validation-ratio", ("VERL_VALIDATION_RATIO",), 0.05, kind="number"),
     Field("verl_split_seed", "seed of that split", None, ("VERL_SPLIT_SEED",), 42, kind="int"),
