@@ -1,6 +1,6 @@
 """What other installed distributions offer to this one by entry points: one small registry for all kinds of parts.
 
-Groups: loopai_trainer.backends, .executors, .rewards, .data_adapters. Read late: it costs more CPU than a worker's start.
+Groups: loopai_trainer.backends, .executors, .rewards, .data_adapters. Read late: dearer than a worker's start.
 """
 
 from __future__ import annotations
