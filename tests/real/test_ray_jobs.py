@@ -1,6 +1,5 @@
 """A real Ray cluster of two nodes on loopback: jobs of the stand-in, from submission to every end."""
 
-import functools
 import json
 import os
 import subprocess
@@ -14,8 +13,6 @@ import yaml
 from fakes.ray_cluster import RayCluster
 from fakes.runs import PreparedRun, answer, kill, wait_for
 
-from loopai_trainer.executors.ray_jobs import client
-from loopai_trainer.worker.attach import StartRequest, start_or_attach
 from loopai_trainer.worker.observe import observe, read_exit
 
 pytestmark = [
@@ -107,33 +104,61 @@ def test_a_killed_worker_leaves_an_orphan_that_is_ended_here(cluster, tmp_path):
     assert answer(run.call("wait", run.run.path, "--json"), LONG_S)[1]["status"] == "completed"
 
 
-def test_a_job_that_ray_has_not_begun_is_cancelled_and_starts_nothing_later(cluster, tmp_path, monkeypatch):
-    for name, value in cluster.environ.items():
-        monkeypatch.setenv(name, value)
-    ray = client._client(cluster.address)
-    full = [ray.submit_job(entrypoint="sleep 600", entrypoint_num_cpus=6) for _ in range(2)]
-    wait_for(lambda: all(ray.get_job_status(one).name == "RUNNING" for one in full), LONG_S)
-    run = stand_in(cluster, tmp_path, version="v11")
-    monkeypatch.setattr(type(ray), "submit_job", functools.partialmethod(type(ray).submit_job, entrypoint_num_cpus=1))
-    start_or_attach(run.run, run.sha256, lambda: unchecked(run))  # its check would wait as well
-    job = run.state()["executor"]["handle"].split()[1]
-    code, document = answer(run.call("logs", run.run.path, "--json"), LONG_S)
-    assert (code, job in document["data"]["source"]) == (0, True), document
-    assert "Job has not started yet" in document["message"]
-    code, document = answer(run.call("cancel", run.run.path, "--json"), LONG_S)
-    assert (code, document["status"]) == (0, "cancelled"), document
-    assert ray.get_job_status(job).name == "PENDING"  # Ray stops what it has not begun once it begins
-    for one in full:
-        ray.stop_job(one)
-    wait_for(lambda: ray.get_job_status(job).is_terminal(), LONG_S)
-    assert (run.starts, run.living(), run.result()["status"]) == (0, [], "cancelled")
+# In a process of its own, since Ray reads once, when it is loaded, whether and by which token it has to show who asks.
+QUEUED = """
+import functools, json, sys, time
+from pathlib import Path
+import yaml
+from loopai_trainer.executors.ray_jobs import client
+from loopai_trainer.files.run_dir import RunDir
+from loopai_trainer.worker.attach import StartRequest, start_or_attach
+
+address, path, sha256 = sys.argv[1:]
+ray, run = client._client(address), RunDir(path)
 
 
-def unchecked(run: PreparedRun) -> StartRequest:
-    text = Path(run.run.config).read_bytes()
-    request = StartRequest(text, run.sha256, "task", "ray_jobs")
+def wait(condition):
+    while not condition():
+        time.sleep(0.2)
+
+
+def unchecked():  # its check would wait as well
+    text = Path(run.config).read_bytes()
+    request = StartRequest(text, sha256, "task", "ray_jobs")
     request.launch, request.locks_reach = yaml.safe_load(text)["loopai"]["launch"], True
     return request
+
+
+full = [ray.submit_job(entrypoint="sleep 600", entrypoint_num_cpus=6) for _ in range(2)]
+wait(lambda: all(ray.get_job_status(one).name == "RUNNING" for one in full))
+type(ray).submit_job = functools.partialmethod(type(ray).submit_job, entrypoint_num_cpus=1)
+start_or_attach(run, sha256, unchecked)
+job = json.loads(Path(run.run_state).read_text())["executor"]["handle"].split()[1]
+print(job, flush=True)
+input()
+print(ray.get_job_status(job).name, flush=True)
+for one in full:
+    ray.stop_job(one)
+wait(lambda: ray.get_job_status(job).is_terminal())
+print("over", flush=True)
+"""
+
+
+def test_a_job_that_ray_has_not_begun_is_cancelled_and_starts_nothing_later(cluster, tmp_path):
+    run = stand_in(cluster, tmp_path, version="v11")
+    words = [sys.executable, "-c", QUEUED, cluster.address, run.run.path, run.sha256]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, env=run.env, **pipes) as asking:
+        job = asking.stdout.readline().strip()
+        assert job.startswith("v11-")
+        code, document = answer(run.call("logs", run.run.path, "--json"), LONG_S)
+        assert (code, job in document["data"]["source"]) == (0, True), document
+        assert "Job has not started yet" in document["message"]
+        code, document = answer(run.call("cancel", run.run.path, "--json"), LONG_S)
+        assert (code, document["status"]) == (0, "cancelled"), document
+        said, _ = asking.communicate("\n", timeout=LONG_S)
+    assert said.split() == ["PENDING", "over"]  # Ray stops what it has not begun once it begins
+    assert (run.starts, run.living(), run.result()["status"]) == (0, [], "cancelled")
 
 
 def test_ray_job_stop_is_a_cancel(cluster, tmp_path):
