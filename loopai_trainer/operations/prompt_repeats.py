@@ -46,6 +46,8 @@ def report_repeats(side: PromptSide, tally: ProblemTally) -> int:
 def _groups(side: PromptSide) -> Iterator[splitting.Repeats]:
     """Rows with one prompt. Only prompts that stand twice are made into objects."""
     prompts = _column(side.facts.prompts)
+    if len(compute.unique(prompts)) == len(prompts):
+        return  # most often; to count them costs half as much again
     counted = compute.value_counts(prompts)
     repeated = counted.field("values").filter(compute.greater(counted.field("counts"), 1))
     if not len(repeated):
