@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from fakes.cli import Called, trainer
+from fakes.ray_cluster import RayCluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDER = Path(__file__).parent
@@ -99,3 +101,13 @@ def lora_run(workshop: Workshop) -> Run:
 def ranks_run(workshop: Workshop) -> Run:
     """Two gloo ranks through torchrun."""
     return workshop.whole("ranks", "--option", "nproc_per_node=2")
+
+
+@pytest.fixture(scope="module")
+def cluster(verl_env: str) -> Iterator[RayCluster]:
+    """Two nodes on loopback, for one file's tests."""
+    made = RayCluster(f"{verl_env}/bin/ray")
+    try:
+        yield made.up()
+    finally:
+        made.down()

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,15 +22,6 @@ pytestmark = [
 ]
 
 LONG_S = 600.0
-
-
-@pytest.fixture(scope="module")
-def cluster(verl_env: str) -> Iterator[RayCluster]:
-    made = RayCluster(f"{verl_env}/bin/ray")
-    try:
-        yield made.up()
-    finally:
-        made.down()
 
 
 def stand_in(cluster: RayCluster, root: Path, nodes: int = 1, version: str = "v1", **options) -> PreparedRun:

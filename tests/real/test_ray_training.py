@@ -3,14 +3,12 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import yaml
 from fakes.cli import start, trainer
-from fakes.ray_cluster import RayCluster
 
 pytestmark = [
     pytest.mark.real,
@@ -20,15 +18,6 @@ pytestmark = [
 ]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture(scope="module")
-def cluster(verl_env: str) -> Iterator[RayCluster]:
-    made = RayCluster(f"{verl_env}/bin/ray")
-    try:
-        yield made.up()
-    finally:
-        made.down()
 
 
 def test_llamafactory_over_both_nodes(cluster, lf_env, tmp_path):
