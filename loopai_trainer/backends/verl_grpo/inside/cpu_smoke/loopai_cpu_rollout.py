@@ -1,12 +1,16 @@
 """The rollout backend `loopai_cpu`: one Ray actor a replica that samples from a transformers model, token by token.
 
-As slow as it is plain: for a model of some thousand parameters. Source: what verl 0.9.1 asks of a rollout
-(workers/rollout/replica.py, workers/rollout/llm_server.py, workers/engine_workers.py).
+As slow as it is plain: for a model of some thousand parameters. Each reply has random numbers of its own, by the plan's
+`actor_rollout_ref.rollout.seed`, so that the same plan draws the same replies whatever the order of the calls. Source:
+what verl 0.9.1 asks of a rollout (workers/rollout/replica.py, workers/rollout/llm_server.py, workers/engine_workers.py)
+and how it seeds vLLM (the seed and the replica's rank, added).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -29,7 +33,7 @@ class Server:
     wake_up = sleep = resume_generation = abort_all_requests = start_profile = stop_profile = _nothing
     clear_kv_cache = release_kv_cache = resume_kv_cache = _nothing
 
-    def __init__(self, path: str, response_length: int) -> None:
+    def __init__(self, path: str, response_length: int, seed: int) -> None:
         from transformers import AutoModelForCausalLM
 
         torch.set_num_threads(1)
@@ -37,7 +41,9 @@ class Server:
         end = self.model.config.eos_token_id
         self.ends = frozenset(end if isinstance(end, list) else [end])
         self.response_length = response_length
+        self.seed = seed
         self.step = 0
+        self.asked: Counter[tuple[int, ...]] = Counter()
 
     async def address(self) -> str:
         """Where it listens: nowhere. Replies are asked for through Ray alone; the answer says that the model is up."""
@@ -48,6 +54,7 @@ class Server:
         own = self.model.state_dict()
         for name, tensor in weights:
             own[name].copy_(tensor)
+        self.asked.clear()
         if step is not None:
             self.step = step
 
@@ -57,6 +64,7 @@ class Server:
         """A reply to one prompt: sampled at `temperature`, the most likely tokens at 0."""
         limit = int(sampling_params.get("max_tokens") or sampling_params.get("max_new_tokens") or self.response_length)
         temperature = float(sampling_params.get("temperature", 1.0))
+        draws = self._draws(tuple(prompt_ids))
         tokens: list[int] = []
         log_probs: list[float] = []
         cache, new = None, torch.tensor([list(prompt_ids)])
@@ -65,12 +73,19 @@ class Server:
                 output = self.model(new, past_key_values=cache, use_cache=True)
             cache = output.past_key_values
             scores = torch.log_softmax(output.logits[0, -1].float() / (temperature or 1.0), dim=-1)
-            token = int(scores.argmax() if temperature == 0 else torch.multinomial(scores.exp(), 1))
+            token = int(scores.argmax() if temperature == 0 else torch.multinomial(scores.exp(), 1, generator=draws))
             tokens.append(token)
             log_probs.append(float(scores[token]))
             new = torch.tensor([[token]])
         extra = {"global_steps": self.step}
         return TokenOutput(token_ids=tokens, log_probs=log_probs, stop_reason="completed", extra_fields=extra)
+
+    def _draws(self, prompt: tuple[int, ...]) -> torch.Generator:
+        """The random numbers of the next reply to this prompt by these weights."""
+        told = repr((self.seed, self.step, self.asked[prompt], prompt))
+        self.asked[prompt] += 1
+        digest = hashlib.sha256(told.encode()).digest()
+        return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
 
 
 class Replica(RolloutReplica):  # type: ignore[misc] # verl is not installed where types are checked
@@ -82,7 +97,7 @@ class Replica(RolloutReplica):  # type: ignore[misc] # verl is not installed whe
         path = model["path"] if isinstance(model, dict) else model.path
         name = ACTOR.format(replica=self.replica_rank)
         actor = ray.remote(Server).options(name=name, num_cpus=0, max_concurrency=_CONCURRENT_CALLS)
-        self._server_handle = actor.remote(path, self.config.response_length)
+        self._server_handle = actor.remote(path, self.config.response_length, self.config.seed + self.replica_rank)
         self.servers = [self._server_handle]
         self._server_address = await self._server_handle.address.remote()
 
