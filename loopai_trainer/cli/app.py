@@ -120,6 +120,10 @@ def run(argv: Sequence[str]) -> int:
         return _usage(command, error, output)
     except typer.Abort:
         return 130
+    except SystemExit as left:
+        if isinstance(left.__context__, BrokenPipeError):  # click's own answer to a reader of a help page that has gone
+            return unwritable(left.__context__)
+        raise
     except TrainerError as error:
         answer = failure(command, error)
     return show(answer, output)

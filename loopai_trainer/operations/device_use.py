@@ -21,12 +21,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from loopai_trainer.records import Device, Plan
+    from loopai_trainer.records import Device, Plan, Problem, Settings
 
 
 def of_plan(plan: Plan) -> str:
     """The devices that training will see, as in CUDA_VISIBLE_DEVICES; empty for a plan that runs on the CPU."""
     return "" if plan.native.get("use_cpu") is True else str(plan.loopai["launch"].get("devices") or "")
+
+
+def unused(settings: Settings, plan: Plan) -> list[Problem]:
+    """The warning for devices that a flag names and that the plan does not take. The shell's own are no such wish."""
+    origin = settings.origin("CUDA_VISIBLE_DEVICES")
+    named = settings.text("CUDA_VISIBLE_DEVICES")
+    if not named or not origin.startswith("--") or plan.loopai["launch"].get("devices"):
+        return []
+    from loopai_trainer.records import Problem
+
+    message = f"{origin} names devices ({named}), and this plan takes none"
+    hint = "choose a template that trains on GPUs, or leave the flag out"
+    return [
+        Problem("warning", "DEVICES_NOT_USED", "settings", message, hint, field="CUDA_VISIBLE_DEVICES", origin=origin)
+    ]
 
 
 def take(run: RunDir, text: str, present: Sequence[Device], environ: Mapping[str, str]) -> tuple[int, ...]:

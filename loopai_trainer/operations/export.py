@@ -10,7 +10,7 @@ from loopai_trainer.errors import Busy, ExportFailed, NotFound, UsageError
 from loopai_trainer.files import atomic, result_file
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import locks
-from loopai_trainer.operations import commands, run_told, targets
+from loopai_trainer.operations import commands, run_told, targets, unstarted
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.records import Checkpoint, Plan
 from loopai_trainer.results.finish import ADAPTER_REMARK
@@ -45,13 +45,7 @@ def export(version: str, scope: targets.Scope, step: int | None = None) -> Answe
 def _refuse_unstarted(run: RunDir) -> None:
     """Before the lock is taken, since a run whose lock is held looks as if somebody were at it."""
     seen = observe(run)
-    if seen.verdict.status in ("prepared", "approved"):
-        raise UsageError(
-            f"{run.version_id} has not been started, so there is nothing to export",
-            code="NOT_STARTED",
-            hint="have its YAML approved, then run it with `trainer run-prepared`",
-            next_command=commands.inspect(run.config),
-        )
+    unstarted.refuse(run, seen, "to export")
 
 
 def _export(run: RunDir, step: int | None) -> Answer:

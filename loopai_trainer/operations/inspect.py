@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from loopai_trainer import backends
-from loopai_trainer.errors import ConfigError
+from loopai_trainer.contract import Backend
+from loopai_trainer.errors import ConfigError, InputChanged
 from loopai_trainer.files import atomic
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import environments
@@ -74,8 +75,10 @@ def examine(run: RunDir, environ: Mapping[str, str], progress: Progress | None =
     versions = backend.probe(environment)
     document = yaml_text.load(plan.text, run.config, "config")
     reserved = list(reserved_problems(plan.loopai, document.lines, run))
+    changed = _changed_inputs(plan, backend, environ, progress)
     # What was edited there says which program is asked, and which code it may import: it is refused unasked.
-    found = review(plan, backend, versions, document.lines, run, progress, environ, rehearses=not reserved)
+    asks = not reserved and changed is None
+    found = review(plan, backend, versions, document.lines, run, progress, environ, rehearses=asks)
     paths = run_place.launch_paths(run)
     errors = [
         *found.errors,
@@ -84,8 +87,20 @@ def examine(run: RunDir, environ: Mapping[str, str], progress: Progress | None =
     ]
     if errors:
         raise _refusal(errors, run)
-    inputs.verify(plan, backend, environ, progress=progress)
+    if changed is not None:
+        raise changed
     return Examined(plan, found, rounds.since_approved(run, plan.text))
+
+
+def _changed_inputs(
+    plan: Plan, backend: Backend, environ: Mapping[str, str], progress: Progress | None
+) -> InputChanged | None:
+    """The refusal of inputs that are not those of the YAML; what the plan itself lacks is told first."""
+    try:
+        inputs.verify(plan, backend, environ, progress=progress)
+    except InputChanged as error:
+        return error
+    return None
 
 
 def _refusal(errors: Sequence[Problem], run: RunDir) -> ConfigError:

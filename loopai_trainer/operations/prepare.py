@@ -18,6 +18,7 @@ from loopai_trainer.operations import (
     approvals,
     backend_environment,
     commands,
+    device_use,
     guide,
     inheritance,
     model_input,
@@ -102,7 +103,7 @@ def _prepared(request: sources.Request, progress: Progress | None) -> tuple[Answ
         sft_data.add_to_report(run, found.report)
         if found.errors:
             raise refuse(found.errors, parts.template.path)
-        warnings = _warnings(resolved, parts, found, versions)
+        warnings = _warnings(resolved, parts, found, versions, plan)
         notes = template_use.replaced(parts.template, plan.native, backend.owned_keys())
         template = parts.template._replace(notes=(*parts.template.notes, *begun.notes, *notes))
         noted = plan_notes.record(settings, template, plan, versions, warnings, time.time(), run.task.path)
@@ -138,9 +139,12 @@ def _refuse_early(resolved: sources.Resolved, request: sources.Request) -> None:
     template_use.read_overrides(request.overrides, resolved.backend.owned_keys())
 
 
-def _warnings(resolved: sources.Resolved, parts: _Parts, found: Review, versions: Versions) -> tuple[Problem, ...]:
+def _warnings(
+    resolved: sources.Resolved, parts: _Parts, found: Review, versions: Versions, plan: Plan
+) -> tuple[Problem, ...]:
     return (
         *resolved.warnings,
+        *device_use.unused(resolved.settings, plan),
         *parts.template.warnings,
         *found.warnings,
         *_of_template(parts.template, resolved.backend, versions, found.warnings),

@@ -16,7 +16,7 @@ from loopai_trainer.contract import Backend, Resumes
 from loopai_trainer.errors import Busy, ConfigError, TrainerError, UsageError
 from loopai_trainer.files import atomic, hashing, user_dirs
 from loopai_trainer.files.run_dir import RunDir
-from loopai_trainer.operations import commands, inheritance, targets
+from loopai_trainer.operations import commands, inheritance, targets, unstarted
 from loopai_trainer.operations.sources import Request, Resolved
 from loopai_trainer.records import Checkpoint, DataReport, Model, Plan, Problem
 from loopai_trainer.results.metric_files import normalised_rows
@@ -146,13 +146,7 @@ def take(resume: Resume, run: RunDir, environ: Mapping[str, str]) -> Taken:
 
 def _refuse_unended(run: RunDir) -> None:
     seen = observe(run)
-    if seen.verdict.status in ("prepared", "approved"):
-        raise UsageError(
-            f"{run.version_id} has not been started, so there is nothing to continue",
-            code="NOT_STARTED",
-            hint="have it approved and run it",
-            next_command=commands.inspect(run.config),
-        )
+    unstarted.refuse(run, seen, "to continue")
     if seen.verdict.action != ANSWER:
         raise Busy(
             f"{run.version_id} is {seen.verdict.status}: only a run that has ended and was finalised is continued",

@@ -64,7 +64,6 @@ def run_prepared(
         raise UsageError(f"approved_via cannot be {approved_via!r}", hint=f"say one of {', '.join(APPROVED_VIA)}")
     deadline = None if wait_timeout_s is None else time.monotonic() + wait_timeout_s
     run = run_of_config(config_path)
-    talk(f"run {run.version_id}\nre-attach at any time with: {commands.run_prepared(run.config, sha256)}")
     refuse_other_version(run, version_id)
     refuse_sandbox(run, sha256, environ)
     start = _Start(run, sha256, environ, verify_all, approved_via, progress, node_rank, talk)
@@ -72,6 +71,8 @@ def run_prepared(
     while True:
         rounds += 1
         attached = _attached(run, sha256, start, deadline)
+        if rounds == 1:  # not of a run that was refused
+            talk(f"run {run.version_id}\nre-attach at any time with: {commands.run_prepared(run.config, sha256)}")
         seen = attached.observation
         if attached.kind != "finished" or seen is None:
             seen = waiting.until_end(run, watch, deadline=deadline, child_pid=attached.worker_pid)

@@ -2,7 +2,6 @@
 
 import os
 
-from loopai_trainer.errors import NotFound
 from loopai_trainer.operations import targets
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.worker.observe import observe
@@ -32,9 +31,7 @@ RESULTS = ("best_checkpoint", "best_metric", "update_model_path", "checkpoints",
 def status(version: str, scope: targets.Scope) -> Answer:
     """The status answer of a version or run directory; a failed run is a good answer (exit 0). Raises NotFound."""
     run = targets.find(version, scope)
-    if targets.is_unplanned(run):
-        hint = "see its data_check_report.txt, mend the cause, and prepare it again"
-        raise NotFound(f"{run.path} holds no plan: prepare refused it, or is still at it", hint=hint)
+    targets.refuse_unplanned(run)
     data = describe(run, observe(run))
     return Answer("status", data, status=data["status"], message=sentence(data))
 

@@ -134,6 +134,13 @@ def is_unplanned(run: RunDir) -> bool:
     return True
 
 
+def refuse_unplanned(run: RunDir) -> None:
+    """Raises NotFound for a directory that `is_unplanned`."""
+    if is_unplanned(run):
+        hint = "see its data_check_report.txt, mend the cause, and prepare it again"
+        raise NotFound(f"{run.path} holds no plan: prepare refused it, or is still at it", hint=hint)
+
+
 def _is_run(path: str) -> bool:
     run = RunDir(path)
     return any(os.path.exists(file) for file in (run.config, run.run_state, run.result))

@@ -2,8 +2,7 @@
 
 import time
 
-from loopai_trainer.errors import UsageError
-from loopai_trainer.operations import commands, targets, waiting
+from loopai_trainer.operations import targets, unstarted, waiting
 from loopai_trainer.worker.observe import observe
 
 TYPE_CHECKING = False
@@ -16,13 +15,7 @@ def wait(version: str, scope: targets.Scope, timeout_s: float | None, watch: "Wa
     """Raises NotFound, and UsageError for a version that nobody has started: waiting for it would never end."""
     run = targets.find(version, scope)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    if observe(run, limit_s=timeout_s).verdict.status in ("prepared", "approved"):
-        raise UsageError(
-            f"{run.version_id} has not been started, so there is nothing to wait for",
-            code="NOT_STARTED",
-            hint="have its YAML approved, then run it with `trainer run-prepared`",
-            next_command=commands.inspect(run.config),
-        )
+    unstarted.refuse(run, observe(run, limit_s=timeout_s), "to wait for")
     seen = waiting.until_end(run, watch, deadline=deadline)
     if seen is None:
         return waiting.still_running("wait", run)

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loopai_trainer.errors import TrainerError, UsageError
+from loopai_trainer.errors import TrainerError
 from loopai_trainer.files import log_tail
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import processes
 from loopai_trainer.host.device_load import DeviceLoad, Gauge
-from loopai_trainer.operations import commands, targets
+from loopai_trainer.operations import targets, unstarted
 from loopai_trainer.operations.answer import Answer
 from loopai_trainer.operations.status import describe, status
 from loopai_trainer.results.live_curve import LiveCurve
@@ -115,13 +115,7 @@ class Watch:
 def start(version: str, scope: targets.Scope) -> Watch:
     """Raises NotFound, and UsageError for a version that nobody has started: there is nothing to see."""
     run = targets.find(version, scope)
-    if observe(run).verdict.status in ("prepared", "approved"):
-        raise UsageError(
-            f"{run.version_id} has not been started, so there is nothing to watch",
-            code="NOT_STARTED",
-            hint="have its YAML approved, then run it with `trainer run-prepared`",
-            next_command=commands.inspect(run.config),
-        )
+    unstarted.refuse(run, observe(run), "to watch")
     return Watch(run, scope.environ)
 
 

@@ -1,6 +1,9 @@
 """stdout is exactly one JSON document with --json, whatever goes wrong; and people get no traceback for their mistakes."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from fakes.answers import checked
@@ -109,3 +112,16 @@ def test_a_refusal_of_the_first_steps_names_the_next_command(words, following, c
     monkeypatch.setenv("LOOPAI_TRAINER_STATE_DIR", str(tmp_path))
     assert app.run(words) != 0
     assert json.loads(capsys.readouterr().out)["error"]["next_command"] == following
+
+
+@pytest.mark.parametrize("words", [["--help"], ["prepare", "--help"]])
+def test_a_reader_of_help_that_has_gone_is_no_failure(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "loopai_trainer", *words], stdout=writer, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")

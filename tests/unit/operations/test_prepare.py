@@ -262,3 +262,13 @@ def test_a_disk_that_takes_no_more_is_said(place, monkeypatch, number, code):
         place.prepare()
     assert (caught.value.code, caught.value.exit_code) == (code, 9)
     assert not (place.run / "training_config.yaml").exists()
+
+
+def test_devices_that_a_flag_names_for_a_cpu_plan_are_not_dropped_in_silence(place):
+    found = [
+        one for one in place.prepare(CUDA_VISIBLE_DEVICES="9").data["warnings"] if one["code"] == "DEVICES_NOT_USED"
+    ]
+    assert [one["message"] for one in found] == ["--devices names devices (9), and this plan takes none"]
+    place.environ["CUDA_VISIBLE_DEVICES"] = "9"  # how this host is set up, and no wish
+    warnings = place.prepare(trainer_version_id="v2").data["warnings"]
+    assert not [one for one in warnings if one["code"] == "DEVICES_NOT_USED"]

@@ -113,6 +113,19 @@ def test_a_copy_that_was_edited_or_removed_is_as_approved_again(plan, gone):
     assert Path(plan.run.config).read_bytes() == before
 
 
+def test_an_edited_copy_is_not_tried_before_it_is_refused(plan, monkeypatch):
+    """The rehearsal imports the reward: code that no hash covers is refused first."""
+    asked = []
+    monkeypatch.setattr(VerlGrpo, "rehearse", lambda self, plan, versions, paths: asked.append(plan.sha256))
+    inspect(plan.run.config, plan.environ)
+    assert len(asked) == 1
+    plan.copy.chmod(0o600)
+    plan.copy.write_text("raise SystemExit\n")
+    with pytest.raises(InputChanged):
+        inspect(plan.run.config, plan.environ)
+    assert len(asked) == 1
+
+
 def test_a_copy_that_became_a_link_is_a_file_again(plan):
     good = plan.copy.read_bytes()
     plan.copy.unlink()
