@@ -6,9 +6,11 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-# On a loaded machine an example may take any time; nothing here is to depend on the clock.
-settings.register_profile("no_clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("no_clock")
+# On a loaded machine an example may take any time; nothing here is to depend on the clock, nor on chance: the same
+# examples come in every run. `HYPOTHESIS_PROFILE=search` looks for new ones.
+for name, same in (("same", True), ("search", False)):
+    settings.register_profile(name, deadline=None, derandomize=same, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # A shell's background job begins with SIGINT ignored, and one under nohup with SIGHUP; so would every program that a
 # test starts and interrupts.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,8 @@ from loopai_trainer.worker.observe import members
 from loopai_trainer.worker.record import Record, tell
 
 _GRACE_S = 10.0
+_GOING_S = 2.0
+"""How long what is missing may be the beginning of a deletion: `rm -r` of a large run directory goes file by file."""
 
 
 class Ground:
@@ -34,6 +37,14 @@ class Ground:
         """Raises FileNotFoundError if it was deleted."""
         if self.gone():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.run.path)
+
+    def outlast(self, path: str) -> None:
+        """Wait while `path` is missing, for a moment. Raises FileNotFoundError if the whole directory goes with it."""
+        until_s = time.monotonic() + _GOING_S
+        while not os.path.lexists(path) and time.monotonic() < until_s:
+            self.check()
+            time.sleep(0.05)
+        self.check()
 
 
 @contextmanager

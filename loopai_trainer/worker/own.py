@@ -241,6 +241,7 @@ def _followed(job: Job, started_at: float, ground: Ground, adopted: bool) -> End
         if exit_wait.too_long():
             break
         if not locks.held(run.training_lock):
+            ground.outlast(run.training_lock)
             if not os.path.exists(run.launch_exit):
                 ended.reason = ("KEEPER_LOST", "the keeper is gone, and with it training's exit status")
             break
@@ -258,6 +259,7 @@ def _followed(job: Job, started_at: float, ground: Ground, adopted: bool) -> End
     pulse.close()
     ground.check()
     ended.survivors = sweep(run, record)
+    ground.check()
     ended.ended_at = time.time()
     ended.exit_record = read_exit(run)
     if disk_full or atomic.is_full(run.path):

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -143,9 +144,12 @@ def test_a_training_whose_run_directory_is_deleted_is_ended(prepare, tmp_path, m
     started = read_started(run.run)
     mine = [run.state()["worker"], started["keeper"], started["training"], *run.living()]
     assert len(mine) > 4  # the helper too, in its own session
+    worker = run.state()["worker"]
+    processes.send(worker, signal.SIGSTOP)  # it sees the whole of it at once, and writes nothing meanwhile
     shutil.rmtree(run.run.path)
     if made_again:  # what stands in its place is somebody else's, and is left alone
         os.mkdir(run.run.path)
+    processes.send(worker, signal.SIGCONT)
     wait_for(lambda: not any(processes.alive(one) for one in mine), limit_s=120.0)
     code, document = answer(caller)
     assert os.path.exists(run.run.path) == made_again

@@ -2,10 +2,12 @@
 
 import os
 import re
+import select
 import signal
 import subprocess
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,13 +28,36 @@ def hurried(monkeypatch):
     monkeypatch.setattr(patience, "REDRAW_S", 0.002)
 
 
-def said_until(capfd, text):
-    """What stderr gets until `text` is among it."""
-    said, until = "", time.monotonic() + LIMIT_S
-    while text not in said:
-        assert time.monotonic() < until, said
-        said += capfd.readouterr().err
-    return said
+class Reader:
+    """The other end of stderr: a pipe, since a file that is read and cut while a signal writes to it loses words."""
+
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+
+    def now(self):
+        """What has come since the last look."""
+        said = b""
+        while select.select([self.descriptor], [], [], 0)[0]:
+            said += os.read(self.descriptor, 65536)
+        return said.decode()
+
+    def until(self, text):
+        """What comes until `text` is among it."""
+        said, until = "", time.monotonic() + LIMIT_S
+        while text not in said:
+            assert time.monotonic() < until, said
+            said += self.now()
+        return said
+
+
+@pytest.fixture
+def stderr(monkeypatch):
+    reading, writing = os.pipe()
+    with open(writing, "w") as stream:
+        # pytest puts its own sys.stderr in place again when the test begins: only what is spoken through is replaced.
+        monkeypatch.setattr(patience, "sys", SimpleNamespace(stderr=stream))
+        yield Reader(reading)
+    os.close(reading)
 
 
 def set_up():
@@ -41,15 +66,15 @@ def set_up():
 
 
 @pytest.mark.usefixtures("hurried")
-def test_a_long_wait_says_what_it_is_at(capfd):
+def test_a_long_wait_says_what_it_is_at(stderr):
     before = set_up()
 
     def operation(told):
-        assert re.match(r"preparing, \d+ s\n", said_until(capfd, "\n"))
+        assert re.match(r"preparing, \d+ s\n", stderr.until("\n"))
         told("hashing the model", 3_000_000, 12_000_000)
-        assert re.search(r"^hashing the model, 3 of 12 MB, \d+ s\n", said_until(capfd, "12 MB"), re.MULTILINE)
+        assert re.search(r"^hashing the model, 3 of 12 MB, \d+ s\n", stderr.until("12 MB"), re.MULTILINE)
         told("rehearsing", 0, 0)
-        assert re.search(r"^rehearsing, \d+ s\n", said_until(capfd, "rehearsing,"), re.MULTILINE)
+        assert re.search(r"^rehearsing, \d+ s\n", stderr.until("rehearsing,"), re.MULTILINE)
         return Answer("prepare", None)
 
     assert patiently(Output(), "preparing", operation)().ok
@@ -64,27 +89,27 @@ def test_a_short_one_says_nothing_and_json_stays_json(capfd, monkeypatch):
     assert (out[0], err) == ("{", "")
 
 
-def test_elsewhere_a_step_is_said_once_and_again_after_a_minute(capfd, monkeypatch):
+def test_elsewhere_a_step_is_said_once_and_again_after_a_minute(stderr, monkeypatch):
     monkeypatch.setattr(patience, "FIRST_S", 0.001)
     with Patience(Output(), "preparing") as told:
-        said_until(capfd, "preparing")
+        stderr.until("preparing")
         told("rehearsing", 0, 0)
-        assert re.fullmatch(r"rehearsing, \d+ s\n", said_until(capfd, "rehearsing"))
+        assert re.fullmatch(r"rehearsing, \d+ s\n", stderr.until("rehearsing"))
         monkeypatch.setattr(patience, "LINE_EVERY_S", 0.0)
-        assert "rehearsing" in said_until(capfd, "rehearsing")
+        assert "rehearsing" in stderr.until("rehearsing")
 
 
 @pytest.mark.usefixtures("hurried")
-def test_a_terminal_has_one_line_that_is_taken_away(capfd, monkeypatch):
+def test_a_terminal_has_one_line_that_is_taken_away(stderr, monkeypatch):
     monkeypatch.setattr(patience, "redraws", lambda output: True)
     before = set_up()
     with Patience(Output(), "checking this host") as told:
-        said = said_until(capfd, "\rchecking this host, ")
+        said = stderr.until("\rchecking this host, ")
         told("x" * 200, 0, 0)
-        said = said_until(capfd, "xxx")
+        said = stderr.until("xxx")
         assert "\n" not in said
         assert max(map(len, said.split("\r"))) < 80
-    assert capfd.readouterr().err.endswith(" \r")
+    assert stderr.now().endswith(" \r")
     assert set_up() == before
 
 
@@ -139,10 +164,10 @@ def test_hashing_that_goes_on_is_told_and_what_is_done_in_a_second_is_not(capsys
 
 
 @pytest.mark.usefixtures("hurried")
-def test_what_blocks_goes_on_and_waits_are_as_long_as_they_were(capfd):
+def test_what_blocks_goes_on_and_waits_are_as_long_as_they_were(stderr):
     reading, writing = os.pipe()
     with Patience(Output(), "checking"):
-        said_until(capfd, "checking")
+        stderr.until("checking")
         child = subprocess.Popen(["sh", "-c", "sleep 0.05; echo done"], stdout=writing)
         assert os.read(reading, 100) == b"done\n"
         assert child.wait(LIMIT_S) == 0

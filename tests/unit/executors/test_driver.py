@@ -133,9 +133,10 @@ def test_all_nodes_together_get_one_time_to_stop(drive, nodes, monkeypatch):
     one = drive(SLEEP, count=3)
     one._start(one._group())
     now = [0.0]
-    monkeypatch.setattr(driver.time, "monotonic", lambda: now.append(now[-1] + 40.0) or now[-1])
     nodes.timeouts.clear()
-    one._stop()
+    with monkeypatch.context() as patched:  # whoever takes the nodes down afterwards waits by the real clock
+        patched.setattr(driver.time, "monotonic", lambda: now.append(now[-1] + 40.0) or now[-1])
+        one._stop()
     first, second, third = nodes.timeouts
     assert first > second >= third
     assert first - second >= min(40.0, first - driver._PAUSE_S)  # what the first one took is not given again
@@ -161,7 +162,9 @@ def test_whether_a_head_answers():
         server.listen()
         port = server.getsockname()[1]
         assert driver.head_answers(f"127.0.0.1:{port}") is True
-    assert driver.head_answers(f"127.0.0.1:{port}") is False
+    with socket.socket() as silent:  # bound, so that nobody else may listen there
+        silent.bind(("127.0.0.1", 0))
+        assert driver.head_answers(f"127.0.0.1:{silent.getsockname()[1]}") is False
     assert driver.head_answers("auto") is driver.head_answers("") is None
 
 

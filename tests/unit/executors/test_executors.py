@@ -82,7 +82,7 @@ class TestLocal:
         wait_for(lambda: (tmp_path / "worker.log").read_text())
         assert local.EXECUTOR.alive(handle)
         assert str(local.pid_of(handle)) in local.EXECUTOR.where(handle)
-        local.EXECUTOR.stop(handle, grace_s=5.0)
+        local.EXECUTOR.stop(handle, grace_s=60.0)
         assert reap(handle) == -15
         assert not local.EXECUTOR.alive(handle)
 

@@ -86,7 +86,7 @@ def test_a_stop_ends_everything_below(started, tmp_path):
     pids = tmp_path / "pids"
     one = started(FAMILY, str(pids), "300")
     family = [int(pid) for pid in wait_for(lambda: pids.exists() and pids.read_text()).split()]
-    assert one.stop(5.0) == 128 + signal.SIGTERM
+    assert one.stop(60.0) == 128 + signal.SIGTERM
     assert [pid for pid in family if processes.identify(pid)] == []
 
 

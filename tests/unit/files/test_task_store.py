@@ -33,7 +33,7 @@ def database(request, tmp_path):
 
 @pytest.fixture
 def store(database):
-    return TaskStore(str(database.path), wait_s=5.0)
+    return TaskStore(str(database.path), wait_s=60.0)
 
 
 def test_values_come_without_their_wrappers(store):

@@ -113,7 +113,10 @@ def test_without_the_package_it_says_how_to_get_it(monkeypatch):
 
 
 def test_the_thread_that_asks_keeps_no_program_alive():
+    before = set(threading.enumerate())
     with serving(never) as served:
         with pytest.raises(EndpointFailed):
             ask(endpoint(served.base_url, 0.2), MESSAGES)
-        assert all(thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread())
+        asking = set(threading.enumerate()) - before
+        assert asking
+        assert all(thread.daemon for thread in asking)

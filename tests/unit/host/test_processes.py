@@ -190,11 +190,10 @@ def test_terminate_asks_first_and_kills_the_deaf(sleeper):
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
     )
     deaf.stdout.readline()
-    both = [processes.identify(polite.pid), processes.identify(deaf.pid)]
-    survivors = processes.terminate(lambda: [one for one in both if processes.alive(one)], grace_s=2.0)
-    assert survivors == []
-    assert polite.wait() == -signal.SIGTERM
-    assert deaf.wait() == -signal.SIGKILL
+    for child, grace_s, end in ((polite, 60.0, signal.SIGTERM), (deaf, 0.5, signal.SIGKILL)):
+        one = processes.identify(child.pid)
+        assert processes.terminate(lambda one=one: [one] if processes.alive(one) else [], grace_s=grace_s) == []
+        assert child.wait() == -end
 
 
 def test_terminate_reports_survivors(sleeper):

@@ -100,18 +100,22 @@ def test_exceptions_are_told_with_their_cause():
 
 
 def test_a_call_that_hangs_is_killed_and_the_next_one_works(tmp_path):
-    mark = tmp_path / "hung"
+    mark = tmp_path / "loaded"
 
-    def hangs_once():
-        if mark.exists():
-            return 1.0
-        mark.touch()
+    def hangs():
         while True:
             time.sleep(60)
 
-    caller = reward_calls.Caller(lambda: hangs_once, 60.0, 3.0)
+    def load():
+        if mark.exists():
+            return lambda: 1.0
+        mark.touch()
+        return hangs
+
+    caller = reward_calls.Caller(load, 60.0, 0.5)
     try:
         assert caller.call({})["kind"] == "slow"
+        caller._call_limit_s = 60.0
         assert caller.call({})["score"] == 1.0
     finally:
         caller.close()
