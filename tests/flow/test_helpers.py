@@ -48,7 +48,7 @@ def held(prepare, tmp_path):
     run = prepare(companion_s=300.0, hold_file=str(hold))
     caller = run.start()
     wait_for(lambda: run.state().get("current_step") == 3)
-    assert len(run.living()) == 2  # training and its helper carry the run's mark
+    wait_for(lambda: len(run.living()) == 2)  # training and its helper carry the run's mark
     return run, caller, hold
 
 
@@ -69,12 +69,12 @@ def test_helpers_die_with_the_keeper(held):
 
 def test_an_adopted_run_still_misses_its_helper(held):
     run, caller, _ = held
-    training = run.state()["training"]
-    kill(run.state()["worker"])
+    training, first = run.state()["training"], run.state()["worker"]
+    kill(first)
     assert answer(caller)[0] == 8
     (helper,) = [one for one in run.living() if one["pid"] != training["pid"]]
     adopting = run.call("recover", run.run.path, "--adopt", "--json")
-    wait_for(lambda: run.locked() == (True, True))
+    wait_for(lambda: run.state()["worker"] != first)
     kill(helper)
     code, document = answer(adopting)
     assert (code, document["error"]["code"]) == (11, "HELPER_LOST")

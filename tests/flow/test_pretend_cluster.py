@@ -114,11 +114,12 @@ def test_cancel(held):
 
 def test_a_killed_worker_leaves_an_orphan_that_is_adopted_here(held):
     run, caller, hold = held
-    kill(run.state()["worker"])
+    first = run.state()["worker"]
+    kill(first)
     code, document = answer(caller)
     assert (code, document["error"]["code"]) == (8, "ORPHANED_TRAINING")
     adopting = run.call("recover", run.run.path, "--adopt", "--json")
-    wait_for(lambda: run.locked() == (True, True))
+    wait_for(lambda: run.state()["worker"] != first)
     hold.unlink()
     assert answer(adopting)[1]["status"] == "completed"
     assert run.starts == 1

@@ -11,7 +11,7 @@ from fakes.skill import SKILL, section
 from fakes.skill_session import Session, reference_line
 from fakes.terminals import Terminal
 
-from loopai_trainer.host import locks, processes
+from loopai_trainer.host import processes
 
 pytestmark = pytest.mark.flow
 
@@ -137,7 +137,8 @@ def test_an_orphan_goes_to_the_operator(agent):
     shell = agent.start(agent.line_of(RUN))
     wait_for(lambda: agent.starts)
     wait_for(lambda: agent.state().get("worker") and agent.state().get("status") == "running")
-    kill(agent.state()["worker"])
+    first = agent.state()["worker"]
+    kill(first)
     assert agent.answer(shell) == 8
     for step in (RUN, WAIT):
         assert agent.step(step) == 8
@@ -150,7 +151,7 @@ def test_an_orphan_goes_to_the_operator(agent):
     recovery = (SKILL / "references" / "recovery.md").read_text()
     assert "- `trainer recover VERSION --adopt` " in recovery
     adopting = agent.start(agent.fill("trainer recover VERSION --adopt --json"))
-    wait_for(lambda: locks.held(agent.run.run_lock))
+    wait_for(lambda: agent.state()["worker"] != first)
     agent.hold.unlink()
     assert agent.answer(adopting) == 0
     assert agent.step(WAIT) == 0
