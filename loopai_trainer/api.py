@@ -308,7 +308,7 @@ def _guarded(command: str, operation: Callable[[], Answer], given: Mapping[str, 
 def _answered(command: str, operation: Callable[[], Answer], given: Mapping[str, object] | None = None) -> Answer:
     """The answer, also where it is a refusal; `given`: arguments whose kind is known (rules.call_arguments)."""
     try:
-        call_arguments.refuse_unfit(**(given or {}))
+        call_arguments.refuse_unfit(given or {})
         return operation()
     except TrainerError as error:
         return failure(command, error)

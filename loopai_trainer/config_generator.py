@@ -15,7 +15,7 @@ from typing import Any
 from loopai_trainer.errors import ConfigError, SettingsError
 from loopai_trainer.operations.llm_tuning import DEFAULT_KEY_ENV
 from loopai_trainer.records import Settings
-from loopai_trainer.rules import sinks
+from loopai_trainer.rules import call_arguments, sinks
 
 DEFAULT_TEMPLATE = "qwen_full_sft"
 REGISTRY = "dataset_info.json"
@@ -39,7 +39,9 @@ class ConfigGenerator:
         api_key_env: str = DEFAULT_KEY_ENV,
         timeout_s: float = 60.0,
     ) -> None:
-        """Raises SettingsError if only one of `model_path` and `base_url` is given."""
+        """Raises SettingsError if only one of `model_path` and `base_url` is given, UsageError for another type."""
+        given = {"model_path": model_path, "base_url": base_url, "api_key": api_key}
+        call_arguments.refuse_unfit({**given, "api_key_env": api_key_env, "timeout_s": timeout_s})
         if bool(model_path) != bool(base_url):
             raise SettingsError(
                 "model_path and base_url name a language model together; one of them is missing",
@@ -67,10 +69,17 @@ class ConfigGenerator:
     ) -> dict[str, Any]:
         """The whole configuration in LLaMA-Factory's keys; `template_path` is a file or a bundled template's name.
 
-        Raises NotFound, ConfigError and SettingsError for a template or an endpoint that cannot be used.
+        Raises NotFound, ConfigError and SettingsError for a template or an endpoint that cannot be used, UsageError for
+        an argument of another type.
         """
         from loopai_trainer.operations import plan_notes, template_use
 
+        given = {
+            "task_description": task_description, "dataset_path": dataset_path, "model_name": model_name,
+            "output_dir": output_dir, "template_path": template_path,
+            "use_swanlab": use_swanlab, "swanlab_project": swanlab_project,
+        }  # fmt: skip
+        call_arguments.refuse_unfit(given, needs=("output_dir",))
         model_name, output_dir = os.fspath(model_name), os.fspath(output_dir)
         settings = self._settings(task_description, os.fspath(template_path))
         template = template_use.use(settings, (), environ={**os.environ, **self._key})
@@ -87,20 +96,20 @@ class ConfigGenerator:
             "dataset_dir": folder,
             "output_dir": output_dir,
         }
-        config = {**own, **{key: value for key, value in template.values.items() if key not in own}}
-        if use_swanlab:
-            # As the launcher does: on this machine, unless somebody changes the mode.
-            config |= {"use_swanlab": True, "swanlab_project": swanlab_project, "swanlab_mode": "local"}
-        return config
+        # SwanLab as the launcher has it: on this machine, unless somebody changes the mode.
+        told = {"use_swanlab": True, "swanlab_project": swanlab_project, "swanlab_mode": "local"} if use_swanlab else {}
+        return {**own, **{key: value for key, value in template.values.items() if key not in own}, **told}
 
     def save_config_as_yaml(self, config: Mapping[str, Any], output_path: str) -> str:
         """Write the configuration, and the dataset registry that it names; returns the YAML's absolute path.
 
-        Entries of other datasets in an existing registry are kept. Raises ConfigError if one is there that is no JSON.
+        Entries of other datasets in an existing registry are kept. Raises ConfigError if one is there that is no JSON,
+        UsageError for an argument of another type.
         """
         from loopai_trainer.files import atomic
         from loopai_trainer.rules import yaml_text
 
+        call_arguments.refuse_unfit({"config": config, "output_path": output_path})
         path = os.path.abspath(output_path)
         text = yaml_text.dump(dict(config))
         folder = str(config.get("dataset_dir") or "")

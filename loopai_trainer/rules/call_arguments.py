@@ -40,6 +40,7 @@ _SECONDS = _Kind("a number of seconds, 0 or more", _is_seconds)
 _FLAG = _Kind("True or False", lambda value: isinstance(value, bool))
 _TEXTS = _Kind("a list of texts", _are_texts)
 _CALLABLE = _Kind("a function", callable)
+_MAPPING = _Kind("a dict", lambda value: isinstance(value, Mapping))
 
 _NEEDED: Mapping[str, _Kind] = {
     "prepared_config_path": _PATH,
@@ -51,6 +52,16 @@ _NEEDED: Mapping[str, _Kind] = {
     "verify_all": _FLAG,
     "adopt": _FLAG,
     "terminate": _FLAG,
+    "task_description": _TEXT,
+    "dataset_path": _PATH,
+    "model_name": _PATH,
+    "template_path": _PATH,
+    "use_swanlab": _FLAG,
+    "swanlab_project": _TEXT,
+    "api_key_env": _TEXT,
+    "timeout_s": _SECONDS,
+    "config": _MAPPING,
+    "output_path": _PATH,
 }
 _OPTIONAL: Mapping[str, _Kind] = {
     "config_path": _PATH,
@@ -64,23 +75,29 @@ _OPTIONAL: Mapping[str, _Kind] = {
     "wait_timeout_s": _SECONDS,
     "progress": _CALLABLE,
     "watch": _CALLABLE,
+    "model_path": _TEXT,
+    "base_url": _TEXT,
+    "api_key": _TEXT,
 }
 """Arguments that may be None, which stands for not given."""
 
 
-def refuse_unfit(**given: Any) -> None:
-    """Raises UsageError ARGUMENT_INVALID with one finding for each argument that cannot be meant, by its name."""
-    problems = list(_unfit(given))
+def refuse_unfit(given: Mapping[str, Any], needs: Sequence[str] = ()) -> None:
+    """Raises UsageError ARGUMENT_INVALID with one finding for each argument that cannot be meant, by its name.
+
+    `needs`: names of those that other calls may leave out and this one may not.
+    """
+    problems = list(_unfit(given, needs))
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise UsageError(problems[0].message + more, code=CODE, hint=problems[0].hint, problems=problems)
 
 
-def _unfit(given: Mapping[str, Any]) -> Iterator[Problem]:
+def _unfit(given: Mapping[str, Any], needs: Sequence[str]) -> Iterator[Problem]:
     for name, value in given.items():
-        needed = _NEEDED.get(name)
-        kind = needed or _OPTIONAL[name]
-        if kind.fits(value) or (value is None and needed is None):
+        needed = name in _NEEDED or name in needs
+        kind = _NEEDED.get(name) or _OPTIONAL[name]
+        if kind.fits(value) or (value is None and not needed):
             continue
         message = f"{name} is {_shown(value)} ({type(value).__name__}); it has to be {kind.words}"
         hint = f"give {name} as {kind.words}" + ("" if needed else ", or leave it out")

@@ -7,7 +7,7 @@ import yaml
 from fakes.chat_endpoint import says, serving
 
 from loopai_trainer import ConfigGenerator
-from loopai_trainer.errors import ConfigError, NotFound, SettingsError
+from loopai_trainer.errors import ConfigError, NotFound, SettingsError, UsageError
 
 KEY = "test-key-0123456789abcdef"
 LOOPAIS = "loopai/agents/Trainer/templates/qwen2_5_coder_bird_full_sft.yaml"
@@ -147,3 +147,28 @@ def test_paths_may_be_path_objects(tmp_path):
     gen.save_config_as_yaml(config, tmp_path / "c.yaml")
     written = yaml.safe_load((tmp_path / "c.yaml").read_text())
     assert (written["model_name_or_path"], written["output_dir"]) == (str(tmp_path), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("use_swanlab", "no"),
+        ("dataset_path", None),
+        ("output_dir", None),
+        ("task_description", 5),
+        ("model_name", b"m"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(tmp_path, name, value):
+    with pytest.raises(UsageError, match=f"^{name} is ") as refused:
+        make(ConfigGenerator(), tmp_path, tmp_path / "d.jsonl", **{name: value})
+    assert refused.value.code == "ARGUMENT_INVALID"
+    assert not (tmp_path / "out").exists()
+
+
+def test_so_is_one_of_the_other_calls(tmp_path):
+    with pytest.raises(UsageError, match=r"^timeout_s is 'soon'"):
+        ConfigGenerator(timeout_s="soon")
+    with pytest.raises(UsageError, match=r"^config is \['x'\]"):
+        ConfigGenerator().save_config_as_yaml(["x"], tmp_path / "c.yaml")
+    assert list(tmp_path.iterdir()) == []

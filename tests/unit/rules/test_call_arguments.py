@@ -26,7 +26,7 @@ def callback(*_):
     ],
 )
 def test_what_can_be_meant_is_taken(given):
-    refuse_unfit(**given)
+    refuse_unfit(given)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_can_be_meant_is_taken(given):
 )
 def test_what_cannot_be_meant_is_named(name, value, words):
     with pytest.raises(UsageError) as caught:
-        refuse_unfit(**{name: value})
+        refuse_unfit({name: value})
     error = caught.value
     assert (error.code, error.exit_code) == ("ARGUMENT_INVALID", 2)
     assert error.message == f"{name} is {value!r} ({type(value).__name__}); it has to be {words}"
@@ -62,7 +62,7 @@ def test_what_cannot_be_meant_is_named(name, value, words):
 
 def test_all_of_them_are_told_at_once_and_a_long_value_by_its_beginning():
     with pytest.raises(UsageError) as caught:
-        refuse_unfit(config_path=list(range(1000)), resume=7, version_id="v1")
+        refuse_unfit({"config_path": list(range(1000)), "resume": 7, "version_id": "v1"})
     error = caught.value
     assert error.message.startswith("config_path is [0, 1, 2, ")
     assert error.message.endswith("... (list); it has to be a path, as text or as a path object (and 1 more)")
