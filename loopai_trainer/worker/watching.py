@@ -294,24 +294,27 @@ class Watcher:
         size = log.fill()
         if not size:
             return False
-        phase_lines: list[bytes] = []
-        if self._marks is None:
-            lines = bytes(log.buffer[:size]).split(b"\n")
-        else:
-            wanted = self._wanted()
-            marks = wanted_marks(self._marks, [kind for kind in wanted if kind != "phase"])
-            lines = marked_lines(log.buffer, marks, size)
-            if "phase" in wanted:  # the newest one is enough, and it is searched for by many marks
-                last = log.buffer[max(0, size - _LINE_BYTES) : size]
-                phase_lines = marked_lines(last, wanted_marks(self._marks, ["phase"]), len(last))
+        lines, again = self._lines_of(log.buffer, size)
         new = [text for line in lines for text in _texts(line)]
-        shown = [*self._last_lines, *new, *(text for line in phase_lines for text in _texts(line))]
-        if not new and not phase_lines:
+        if not new:
             return True
-        for fact in self.backend.read_log(shown):
+        for fact in self.backend.read_log([*self._last_lines, *new]):
             self._take(fact)
-        self._last_lines = [*self._last_lines, *new][-_OVERLAP_LINES:]
+        kept = [text for line in again for text in _texts(line)]
+        self._last_lines = [*self._last_lines, *kept][-_OVERLAP_LINES:]
         return True
+
+    def _lines_of(self, buffer: bytearray, size: int) -> tuple[list[bytes], list[bytes]]:
+        """(lines that may tell something, in their order; those of them that the next ones may need before them)."""
+        if self._marks is None:
+            lines = bytes(buffer[:size]).split(b"\n")
+            return lines, lines
+        wanted = self._wanted()
+        counts = wanted_marks(self._marks, [kind for kind in wanted if kind != "phase"])
+        # One search for all kinds: a heading may tell the last phase, and those before it would seem to come later.
+        lines = marked_lines(buffer, wanted_marks(self._marks, wanted), size)
+        # A phase that is shown twice would seem to come back.
+        return lines, [line for line in lines if any(mark in line for mark in counts)]
 
     def _take(self, fact: LogFact) -> None:
         if fact.kind == "phase":

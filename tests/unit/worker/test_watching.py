@@ -7,6 +7,7 @@ import pytest
 from fakes.backend import BACKEND, StandIn
 from fakes.runs import PreparedRun
 
+from loopai_trainer.files import event_log
 from loopai_trainer.records import MetricRow
 from loopai_trainer.rules import plan as plans
 from loopai_trainer.worker import launching, watching
@@ -117,6 +118,10 @@ class Watched:
     def metric(self, **values):
         with open(BACKEND.metrics_file(self.paths), "a") as file:
             file.write(json.dumps(values) + "\n")
+
+    @property
+    def phases(self):
+        return [event["node"] for event in event_log.read(self.run.events)]
 
     @property
     def rows(self):
@@ -236,12 +241,34 @@ def test_only_lines_with_a_mark_are_shown_to_a_backend_that_names_them(marking):
     assert (state["train_examples"], state["total_steps"], state["phase"]) == (8, 5, "loading_data")
 
 
-def test_the_newest_phase_is_enough_and_counts_are_found_anywhere(marking):
+def test_phases_and_counts_are_found_anywhere(marking):
     watched, watcher, _ = marking
     watched.log("phase old\nexamples 7\n" + "noise\n" * 20_000 + "phase new\n")
     watcher.tick()
-    assert watched.record.state["phase"] == "new"
+    assert watched.phases == ["old", "new"]
     assert watcher.stop_reason[0] == "EXAMPLES_MISMATCH"
+
+
+def test_phases_of_one_look_are_told_in_their_order_by_a_heading_of_counts_too(marking):
+    watched, _, backend = marking
+    # As a real trainer's: the line above its numbers is the one that says that it trains.
+    backend.log_marks = {**Marking.log_marks, "train_examples": (b"phase training", b"examples ")}
+    watched.log("phase loading_data\nnoise\nphase loading_model\nphase training\nexamples 8\nsteps 5\n")
+    made = Watcher(watched.run, watched.plan, backend, watched.paths, watched.record)
+    made.tick()
+    made.finish()
+    assert watched.phases == ["loading_data", "loading_model", "training"]
+    assert watched.record.state["train_examples"] == 8
+
+
+def test_a_phase_does_not_come_back_with_the_lines_of_the_look_before(marking):
+    watched, watcher, backend = marking
+    watched.log("phase old\nexamples 8\nphase new\n")
+    watcher.tick()
+    watched.log("steps 5\n")
+    watcher.tick()
+    assert backend.shown[-2:] == ["examples 8", "steps 5"]
+    assert watched.phases == ["old", "new"]
 
 
 def test_a_log_that_can_tell_nothing_more_is_not_read(marking, monkeypatch):
