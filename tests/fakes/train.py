@@ -81,8 +81,11 @@ def say(text: str) -> None:
 
 
 def write(path: str, value: object) -> None:
-    with open(path, "w") as file:
+    """The whole file or none: ranks of several hosts write the same ones, and they are looked at meanwhile."""
+    new = f"{path}.{os.getpid()}"
+    with open(new, "w") as file:
         json.dump(value, file)
+    os.replace(new, path)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.runs import PreparedRun, answer, kill, wait_for
+from fakes.runs import LIMIT_S, PreparedRun, answer, kill, wait_for
 
 from loopai_trainer.worker.observe import observe, read_started
 
@@ -46,7 +47,7 @@ def started(disk: Path, **options) -> tuple[PreparedRun, "subprocess.Popen[bytes
 def test_training_that_dies_of_it_is_answered_with_the_cause(small_disk):
     run, caller = started(small_disk)
     fill(small_disk)
-    code, document = answer(caller, 40.0)
+    code, document = answer(caller)
     assert (code, document["status"], document["error"]["code"]) == (11, "failed", "DISK_FULL")
     assert "full" in document["error"]["detail"]
     assert "free space" in document["error"]["hint"]
@@ -80,14 +81,20 @@ def test_without_any_room_it_is_said_until_there_is_some(small_disk, tmp_path):
     fill(small_disk)
     hold.unlink()
     wait_for(lambda: observe(run.run).verdict.code == "DISK_FULL")
-    seen = observe(run.run).verdict
-    assert (seen.status, seen.action) == ("finalizing", "attach")
-    code, document = answer(run.call("status", run.run.path, "--json"))
-    assert (code, document["status"], document["data"]["error"]["code"]) == (0, "finalizing", "DISK_FULL")
-    assert document["data"]["error"]["hint"]
-    begun = time.monotonic()
-    os.unlink(small_disk / "filler")
-    code, document = answer(caller, 60.0)
+    # While the keeper is stopped the worker waits for it, so that it gives up only after these looks, however slow.
+    keeper = read_started(run.run)["keeper"]
+    kill(keeper, signal.SIGSTOP)
+    try:
+        seen = observe(run.run).verdict
+        assert (seen.status, seen.action, seen.code) == ("finalizing", "attach", "DISK_FULL")
+        code, document = answer(run.call("status", run.run.path, "--json"))
+        assert (code, document["status"], document["data"]["error"]["code"]) == (0, "finalizing", "DISK_FULL")
+        assert document["data"]["error"]["hint"]
+        begun = time.monotonic()
+        os.unlink(small_disk / "filler")
+    finally:
+        kill(keeper, signal.SIGCONT)
+    code, document = answer(caller)
     assert (code, document["status"]) == (0, "completed")
     assert time.monotonic() - begun < 30.0
     assert run.starts == 1
@@ -98,7 +105,7 @@ def test_a_worker_that_died_on_a_full_disk_leaves_a_run_that_is_finished_later(s
     hold.touch()
     run, caller = started(small_disk, steps=2, pause_s=0.0, hold_file=str(hold))
     caller.kill()
-    caller.communicate(timeout=60)
+    caller.communicate(timeout=LIMIT_S)
     worker, keeper = run.state()["worker"], read_started(run.run)["keeper"]
     os.unlink(run.run.at("launch", "room"))
     fill(small_disk)
