@@ -5,10 +5,11 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopai_trainer.host import processes
 from loopai_trainer.worker.observe import read_started
@@ -18,6 +19,7 @@ WHO = ("caller", "worker", "worker", "keeper", "training", "rank")
 _STAGES = ("any", "any", "queued", "started", "started", "step", "step", "exited", "finalizing")
 SLOW_S = (0.05, 0.6)
 _SEEN_S = 240.0
+_FOUND_S = 60.0
 _NOBODY_S = 5.0
 """How long a run that nobody calls any more may take to show that it was started all the same."""
 
@@ -37,30 +39,59 @@ class Harm:
         return self.training_hit or self.keeper_hit or self.disk_filled
 
 
+class _Act(NamedTuple):
+    """What is to be done, drawn before the run is looked at: a seed chooses the same acts however the host is busy."""
+
+    stage: str
+    more_s: float
+    fills_disk: bool
+    full_s: float
+    order: tuple[str, ...]
+    stops: bool
+    stopped_s: float
+    number: signal.Signals
+    which_rank: float
+
+
 def inflict(
-    subject: Any, callers: "Sequence[subprocess.Popen[bytes]]", chance: random.Random, disk: Path | None
+    subject: Any,
+    callers: "Sequence[subprocess.Popen[bytes]]",
+    caller: Any,
+    chance: random.Random,
+    disk: Path | None,
 ) -> Harm:
-    """One to three acts, each at an instant of its own; of the callers the first one is hit."""
-    harm, caller = Harm(), callers[0]
-    for _ in range(chance.choice([1, 1, 2, 3])):
-        if not _wait_for_moment(subject, callers, chance):
+    """One to three acts, each at an instant of its own; of the callers the one with the identity `caller` is hit."""
+    harm = Harm()
+    acts = [_drawn(subject, chance) for _ in range(chance.choice([1, 1, 2, 3]))]
+    for act in acts:
+        if not _wait_for_moment(subject, callers, act):
             break
-        if disk is not None and chance.random() < 0.6:
-            _fill(disk, chance, harm)
-            continue
-        there = [name for name in getattr(subject, "who", WHO) if _victim(subject, caller, name, chance)]
-        if not there:
-            continue
-        who = chance.choice(there)
-        if chance.random() < 0.3:
-            _stop_for_a_while(subject, caller, who, chance, harm)
+        if disk is not None and act.fills_disk:
+            _fill(disk, act.full_s, harm)
         else:
-            _kill(subject, caller, who, chance, harm)
+            _hit(subject, caller, act, harm)
     return harm
 
 
-def _wait_for_moment(subject: Any, callers: "Sequence[subprocess.Popen[bytes]]", chance: random.Random) -> bool:
-    """Wait for a chosen stage of the run, then a moment more; False if the run has ended before, or never began."""
+def _drawn(subject: Any, chance: random.Random) -> _Act:
+    stage = chance.choice(getattr(subject, "stages", _STAGES))
+    more_s = chance.uniform(0.0, 0.8 if stage in ("any", "started", "step") else 0.08)
+    who = getattr(subject, "who", WHO)
+    return _Act(
+        stage=stage,
+        more_s=more_s * subject.pace if stage in ("any", "started") else more_s,
+        fills_disk=chance.random() < 0.6,
+        full_s=chance.choice([0.2, 2.0, 9.0]),
+        order=tuple(chance.sample(who, len(who))),
+        stops=chance.random() < 0.3,
+        stopped_s=chance.choice([0.1, 1.0, 7.0]),
+        number=chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]),
+        which_rank=chance.random(),
+    )
+
+
+def _wait_for_moment(subject: Any, callers: "Sequence[subprocess.Popen[bytes]]", act: _Act) -> bool:
+    """Wait for the act's stage of the run, then a moment more; False if the run has ended before, or never began."""
     stages = {
         "any": lambda: True,
         "queued": lambda: os.path.exists(subject.run.run_state),
@@ -69,31 +100,29 @@ def _wait_for_moment(subject: Any, callers: "Sequence[subprocess.Popen[bytes]]",
         "exited": lambda: os.path.exists(subject.run.launch_exit),
         "finalizing": lambda: subject.state().get("status") == "finalizing",
     }
-    stage = chance.choice(getattr(subject, "stages", _STAGES))
-    more_s = chance.uniform(0.0, 0.8 if stage in ("any", "started", "step") else 0.08)
-    if stage in ("any", "started"):
-        more_s *= subject.pace
     until = time.monotonic() + getattr(subject, "seen_s", _SEEN_S)
-    while not stages[stage]():
+    while not stages[act.stage]():
         status = subject.status
         if time.monotonic() > until or status in ("completed", "failed", "cancelled", "orphaned"):
             return False
         if status in ("prepared", "approved") and all(one.poll() is not None for one in callers):
             until = min(until, time.monotonic() + _NOBODY_S)
         time.sleep(0.003)
-    time.sleep(more_s)
+    time.sleep(act.more_s)
     return True
 
 
 def caller_identity(subject: Any, caller: "subprocess.Popen[bytes]") -> Any:
-    """The caller itself, also behind strace; its own starter if it has ended already."""
-    until = time.monotonic() + 10.0
-    while subject.prefix and time.monotonic() < until:
+    """The caller that was just started; behind strace strace's child, None if that has ended already."""
+    if not subject.prefix:
+        return processes.identify(caller.pid) or {"pid": caller.pid}
+    until = time.monotonic() + _FOUND_S
+    while caller.poll() is None and time.monotonic() < until:
         for pid in _children(caller.pid):
-            if b"loopai_trainer" in _command_line(pid):
+            if _command_line(pid).startswith(os.fsencode(sys.executable)):  # before its exec it goes by strace's
                 return processes.identify(pid)
         time.sleep(0.002)
-    return processes.identify(caller.pid) or {"pid": caller.pid}
+    return None
 
 
 def _command_line(pid: int) -> bytes:
@@ -103,53 +132,46 @@ def _command_line(pid: int) -> bytes:
         return b""  # it has ended since it was listed
 
 
-def _victim(subject: Any, caller: "subprocess.Popen[bytes]", who: str, chance: random.Random) -> Any:
+def _victim(subject: Any, caller: Any, who: str, which_rank: float) -> Any:
     if who == "caller":
-        return caller_identity(subject, caller)
+        return caller
     if who == "worker":
         return subject.state().get("worker")
     started = read_started(subject.run)
     if who in ("keeper", "training"):
         return started.get(who)
     ranks = processes.descendants(started.get("training"))
-    return chance.choice(ranks) if ranks else None
+    return ranks[int(which_rank * len(ranks))] if ranks else None
 
 
-def _kill(subject: Any, caller: "subprocess.Popen[bytes]", who: str, chance: random.Random, harm: Harm) -> None:
-    one = _victim(subject, caller, who, chance)
-    number = chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]) if who != "worker" else signal.SIGKILL
-    if who == "keeper":
-        number = signal.SIGKILL  # it is deaf to the polite ones
-    if one and processes.send(one, number):
-        harm.acts.append(f"{signal.Signals(number).name} to {who}")
-        _note(harm, who)
-
-
-def _note(harm: Harm, who: str) -> None:
-    harm.training_hit |= who in ("training", "rank")
-    harm.keeper_hit |= who == "keeper"
-
-
-def _stop_for_a_while(
-    subject: Any, caller: "subprocess.Popen[bytes]", who: str, chance: random.Random, harm: Harm
-) -> None:
-    one = _victim(subject, caller, who, chance)
-    if not one or not processes.send(one, signal.SIGSTOP):
+def _hit(subject: Any, caller: Any, act: _Act, harm: Harm) -> None:
+    """Kill or stop the first of the act's order that lives; one that has ended is no victim."""
+    for who in act.order:
+        one = _victim(subject, caller, who, act.which_rank)
+        # A worker takes SIGTERM for a request to cancel, and the keeper is deaf to it.
+        deadly = signal.SIGKILL if who in ("worker", "keeper") else act.number
+        number = signal.SIGSTOP if act.stops else deadly
+        if one and processes.send(one, number):
+            break
+    else:
         return
-    pause_s = chance.choice([0.1, 1.0, 7.0])
-    harm.acts.append(f"SIGSTOP to {who} for {pause_s:g} s")
-    time.sleep(pause_s)
-    processes.send(one, signal.SIGCONT)
+    if act.stops:
+        harm.acts.append(f"SIGSTOP to {who} for {act.stopped_s:g} s")
+        time.sleep(act.stopped_s)
+        processes.send(one, signal.SIGCONT)
+    else:
+        harm.acts.append(f"{number.name} to {who}")
+        harm.training_hit |= who in ("training", "rank")
+        harm.keeper_hit |= who == "keeper"
 
 
-def _fill(disk: Path, chance: random.Random, harm: Harm) -> None:
+def _fill(disk: Path, full_s: float, harm: Harm) -> None:
     harm.disk_filled = True
-    pause_s = chance.choice([0.2, 2.0, 9.0])
-    harm.acts.append(f"disk full for {pause_s:g} s")
+    harm.acts.append(f"disk full for {full_s:g} s")
     with contextlib.suppress(OSError), open(disk / "filler", "ab", buffering=0) as file:
         while True:
             file.write(b"x" * 512)
-    time.sleep(pause_s)
+    time.sleep(full_s)
     free(disk)
 
 

@@ -68,7 +68,7 @@ def real_round(seed: int, shop: RealShop) -> Round:
 def _round(done: Round, subject: Any, chance: random.Random, disk: Path | None) -> None:
     callers = [subject.first_call() for _ in range(chance.choice([1, 1, 2]))]
     waiting = [harms.caller_identity(subject, caller) for caller in callers]
-    harm = harms.inflict(subject, callers, chance, disk)
+    harm = harms.inflict(subject, callers, waiting[0], chance, disk)
     done.acts = harm.acts
     for caller, identity in zip(callers, waiting, strict=True):
         _collect(caller, identity, done)
@@ -82,7 +82,7 @@ def _round(done: Round, subject: Any, chance: random.Random, disk: Path | None) 
 
 def _collect(caller: "subprocess.Popen[bytes]", identity: Any, done: Round) -> None:
     """Wait for a caller itself: strace before it stays as long as anything that it traces."""
-    if identity["pid"] == caller.pid:
+    if identity and identity["pid"] == caller.pid:
         with contextlib.suppress(subprocess.TimeoutExpired):
             caller.communicate(timeout=_SETTLE_S)
     until = time.monotonic() + _SETTLE_S
