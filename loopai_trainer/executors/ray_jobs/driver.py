@@ -32,6 +32,8 @@ _GRACE_S = 20.0
 _WAITING_SAID_S = 60.0
 _LOG_BYTES = 64 * 1024 * 1024
 _PIECE = 256 * 1024
+_SHOWN_BYTES = 64 * 1024
+"""Of the log of a failed node: far less than what is read of training's output for the cause of a failure."""
 
 
 class Lost(Exception):
@@ -131,6 +133,7 @@ class Driver:
             if failed:
                 rank, code = failed[0]
                 say(f"node {rank} ended with exit status {code}; the others are stopped (its log: {self.log(rank)})")
+                self._show(rank)
                 self._stop()
                 return int(code)
             if all(code == 0 for code in codes):
@@ -140,6 +143,18 @@ class Driver:
                 self._stop()
                 return 143
             time.sleep(_PAUSE_S)
+
+    def _show(self, rank: int) -> None:
+        """Put a failed node's last words into training's output, where the cause of a failure is looked for.
+
+        Rank 0's are there. It may have none: it is stopped before it has noticed that the other one is gone.
+        """
+        words = last_bytes(self.log(rank)) if rank else b""
+        if not words:
+            return
+        say(f"the last lines of node {rank}:")
+        sys.stdout.buffer.write(words.removesuffix(b"\n") + b"\n")
+        say(f"those were the last lines of node {rank}")
 
     def _all(self, name: str) -> list[Any]:
         """The answers of all nodes. Raises Lost."""
@@ -225,6 +240,23 @@ def bound(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def last_bytes(path: str) -> bytes:
+    """The last whole lines of a log, which may have been emptied into PATH.1 a moment ago; empty if there is none."""
+    found = b""
+    for part in (path + ".1", path):
+        try:
+            with open(part, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(0, size - _SHOWN_BYTES - 1))  # one more tells that there is more
+                found += file.read(_SHOWN_BYTES + 1)
+        except OSError:
+            continue  # a log is seldom so long that it has an older part
+    if len(found) <= _SHOWN_BYTES:
+        return found
+    newest = found[-_SHOWN_BYTES:]
+    return newest[newest.find(b"\n") + 1 :]
 
 
 def first_line(error: BaseException) -> str:

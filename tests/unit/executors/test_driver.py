@@ -20,6 +20,13 @@ if os.environ["NODE_RANK"] == "1":
     sys.exit(7)
 time.sleep(300)
 """
+FAIL_SAYING = """
+import os, sys, time
+if os.environ["NODE_RANK"] == "%s":
+    print("noise\\n" * 40_000 + "RuntimeError: the cause", file=sys.stderr)
+    sys.exit(7)
+time.sleep(300)
+"""
 SLEEP = "import time; print('up', flush=True); time.sleep(300)"
 
 
@@ -83,6 +90,32 @@ def test_the_first_failure_stops_all(drive, nodes, capsys):
     assert drive(FAIL_1).run() == 7
     assert [actor.poll() for actor in nodes.actors] == [128 + signal.SIGTERM, 7]
     assert "node 1 ended with exit status 7" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_failed_nodes_last_words_are_in_trainings_output_once(drive, nodes, capsys, rank):
+    assert drive(FAIL_SAYING % rank).run() == 7
+    out = capsys.readouterr().out
+    assert out.count("RuntimeError: the cause\n") == 1
+    _, given, shown = out.partition("the last lines of node 1:\n")
+    assert (given != "", len(shown) > 60_000) == (rank == 1, rank == 1)
+    assert len(shown) < 70_000
+    assert set(shown.splitlines()[:-2]) <= {"noise"}
+
+
+def test_the_last_lines_of_a_log_are_whole_and_go_over_its_older_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "_SHOWN_BYTES", 10)
+    log, older = tmp_path / "log", tmp_path / "log.1"
+    assert driver.last_bytes(str(log)) == b""
+    log.write_bytes(b"ten bytes\n")
+    assert driver.last_bytes(str(log)) == b"ten bytes\n"
+    log.write_bytes(b"nope\nwhole\nl")
+    assert driver.last_bytes(str(log)) == b"whole\nl"
+    older.write_bytes(b"a long older part\nthen\n")
+    log.write_bytes(b"now\n")
+    assert driver.last_bytes(str(log)) == b"then\nnow\n"
+    log.write_bytes(b"no end in it")
+    assert driver.last_bytes(str(log)) == b" end in it"
 
 
 def test_a_lost_node_stops_the_others(drive, nodes, capsys, monkeypatch):
