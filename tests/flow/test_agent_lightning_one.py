@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.runs import wait_for
+from fakes.runs import LIMIT_S, wait_for
 
 from loopai_trainer.backends.agentlightning import coverage
 
@@ -68,9 +68,9 @@ def test_the_three_programs_find_each_other_and_leave_with_training(place):
     folder, start = place
     helpers = [start("server"), start("controller")]
     training = start("algorithm")
-    assert training.wait(timeout=60) == 0, said(folder, "algorithm")
+    assert training.wait(timeout=LIMIT_S) == 0, said(folder, "algorithm")
     wait_for(lambda: "agent ran" in said(folder, "controller"))
-    host, key = re.search(r"server \[.*\] (\S+) (\S+)", said(folder, "server")).groups()
+    host, key = wait_for(lambda: re.search(r"server \[.*\] (\S+) (\S+)\n", said(folder, "server"))).groups()
     assert host == "127.0.0.1" and len(key) == 32
     assert "controller local http://127.0.0.1:" in said(folder, "controller")
     assert said(folder, "controller").count(key) == 1
@@ -83,4 +83,4 @@ def test_the_three_programs_find_each_other_and_leave_with_training(place):
     assert (given["train"], given["val"]) == ([{"split": "train"}], [{"split": "validation"}])
     assert not any(key in Path(f"/proc/{one.pid}/cmdline").read_text() for one in helpers)
     (folder / "launch" / "exit.json").write_text("{}")
-    assert [one.wait(timeout=60) for one in helpers] == [0, 0]
+    assert [one.wait(timeout=LIMIT_S) for one in helpers] == [0, 0]

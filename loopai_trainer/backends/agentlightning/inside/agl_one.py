@@ -57,7 +57,9 @@ def _serve(document: dict[str, Any], role: str) -> None:
     """Agent Lightning's own program, with its Hydra overrides; they stand in no command line that others can read."""
     folder = os.path.join(os.path.dirname(document["paths"]["store_port"]), f"hydra-{role}")
     if role == "server":
-        place = {"port": _free_port(), "key": secrets.token_hex(16)}
+        from agl_told import held_port
+
+        place = {"port": held_port(HOST), "key": secrets.token_hex(16)}
         _tell(document["paths"]["store_port"], place)
         words = [f"host={HOST}", f"port={place['port']}", f"key={place['key']}"]
     else:
@@ -119,12 +121,6 @@ def _tell(path: str, place: dict[str, Any]) -> None:
     with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(place, file)
     os.replace(path + ".new", path)
-
-
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import socket
 import time
 
 import agl_parts
-from agl_told import STOP, Failed, say
+from agl_told import STOP, Failed, held_port, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _strategy(native: dict[str, Any], role: str, watch: Any) -> Any:
     if _kind(native) == "shared_memory":
         return _Watched(SharedMemoryExecutionStrategy(n_runners=runners, main_thread="algorithm"), watch)
     if _kind(native) == "client_server":
-        port = int(spec.get("port") or 0) or free_port()
+        port = int(spec.get("port") or 0) or held_port(HOST)
         say(f"the store listens at {HOST}:{port}")
         inner = ClientServerExecutionStrategy("both", server_host=HOST, server_port=port, n_runners=runners)
         return _Watched(inner, watch)
@@ -201,7 +201,7 @@ def _serve(document: dict[str, Any]) -> None:
     from agentlightning.store.client_server import LightningStoreServer
     from agentlightning.store.memory import InMemoryLightningStore
 
-    port = int(document["native"]["strategy"].get("port") or 0) or free_port()
+    port = int(document["native"]["strategy"].get("port") or 0) or held_port(HOST)
     server = LightningStoreServer(InMemoryLightningStore(), host=HOST, port=port)
     path = document["paths"]["store_port"]
     with open(path + ".new", "w", encoding="ascii") as file:
@@ -242,10 +242,3 @@ def _watch_runners(count: int) -> None:
             time.sleep(0.5)
 
     threading.Thread(target=wait, daemon=True).start()
-
-
-def free_port() -> int:
-    """A TCP port of the loopback that is free now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

@@ -239,6 +239,16 @@ def test_a_place_that_is_never_told_is_given_up(inside, tmp_path, monkeypatch):
     assert caught.value.code == "STORE_LOST"
 
 
+def test_a_port_is_held_until_its_server_listens_and_for_nobody_else(inside):
+    import socket
+
+    port = inside("agl_told").held_port("127.0.0.1")
+    with socket.socket() as another, pytest.raises(OSError, match="in use"):
+        another.bind(("127.0.0.1", port))
+    with socket.create_server(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port), timeout=60.0):
+        pass  # create_server sets SO_REUSEADDR, as asyncio's servers do
+
+
 def test_the_place_of_the_server_is_told_to_its_owner_alone(inside, tmp_path):
     import socket
 
