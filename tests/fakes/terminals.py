@@ -1,5 +1,7 @@
 """`trainer` in a real pseudo-terminal of its own: what a person sees, and what they type."""
 
+import codecs
+import contextlib
 import fcntl
 import json
 import os
@@ -10,9 +12,11 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 LIMIT_S = 120.0
+_LEFT_S = 5.0
+"""How long a terminal may be silent that somebody else has still open when its program has ended."""
 
 _OPENED = """
 import json, os, sys
@@ -50,7 +54,8 @@ class Terminal:
         program: bool = False,
         cwd: str | None = None,
     ) -> None:
-        self.seen = ""
+        self._raw = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._master, slave = pty.openpty()
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         name = os.ttyname(slave)
@@ -66,9 +71,18 @@ class Terminal:
         )
         self._slave = slave  # kept open, so that the master never reads an error before the child has opened it
 
+    @property
+    def seen(self) -> str:
+        """All that was seen; of a line's end that was cut in two only what is there."""
+        return self._raw.replace("\r\n", "\n")
+
     def wait_for(self, text: str) -> str:
         """All that was seen, once `text` is among it."""
-        self._read_until(lambda: text in self.seen)
+        return self.wait_until(lambda seen: text in seen)
+
+    def wait_until(self, holds: Callable[[str], bool]) -> str:
+        """All that was seen, once that holds of it."""
+        self._read_until(lambda: holds(self.seen))
         return self.seen
 
     def type(self, text: str) -> None:
@@ -77,7 +91,7 @@ class Terminal:
 
     def resize(self, columns: int, rows: int = 24) -> None:
         """The terminal becomes that large; what was seen before is forgotten."""
-        self.seen = ""
+        self._raw = ""
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def signal(self, number: int) -> None:
@@ -87,9 +101,10 @@ class Terminal:
     def end(self) -> tuple[int, str]:
         """(exit code, all that was seen)."""
         self._read_until(lambda: self._process.poll() is not None)
-        while select.select([self._master], [], [], 0.05)[0]:
-            self._read()
         os.close(self._slave)
+        with contextlib.suppress(OSError):  # EIO: all was read, and nobody has the terminal open any more
+            while select.select([self._master], [], [], _LEFT_S)[0]:
+                self._read()
         os.close(self._master)
         return self._process.returncode, self.seen
 
@@ -104,4 +119,4 @@ class Terminal:
                 self._read()
 
     def _read(self) -> None:
-        self.seen += os.read(self._master, 65536).decode("utf-8", "replace").replace("\r\n", "\n")
+        self._raw += self._decoder.decode(os.read(self._master, 65536))
