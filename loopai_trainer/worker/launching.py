@@ -32,6 +32,9 @@ pid, sockets/plasma_store), multiprocessing some 45."""
 
 _TMP_PREFIX = "loopai-"
 
+_LOCK_TRIES = 300
+"""Some seconds: whoever looks whether it is held has it himself meanwhile, and may be put off the CPU just then."""
+
 _KEEPER = "import sys; sys.path.append(sys.argv[1]); import keeper; sys.exit(keeper.main())"
 """Imported by name, last on the path, and not run by file path: only so is its compiled form used (8 ms of CPU)."""
 
@@ -121,7 +124,7 @@ def own_tmp(path: str) -> bool:
 
 def take_training_lock(run: RunDir) -> int:
     """training.lock, for the keeper to inherit. Raises Busy if somebody holds it or training was started before."""
-    fd = locks.try_exclusive(run.training_lock, tries=20)
+    fd = locks.try_exclusive(run.training_lock, tries=_LOCK_TRIES)
     if fd is None:
         raise Busy(
             f"{run.training_lock} is held: a training of this version lives",

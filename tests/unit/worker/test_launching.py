@@ -1,3 +1,4 @@
+import fcntl
 import json
 import os
 import shutil
@@ -90,12 +91,28 @@ def test_only_folders_of_our_making_are_ours(tmp_path):
         assert not launching.own_tmp(str(path))
 
 
-def test_training_lock_is_taken_once(run):
+def test_training_lock_is_taken_once(run, monkeypatch):
+    monkeypatch.setattr(launching, "_LOCK_TRIES", 3)
     fd = launching.take_training_lock(run)
     with pytest.raises(Busy) as refused:
         launching.take_training_lock(run)
     assert refused.value.code == "LOCKED"
     os.close(fd)
+
+
+def test_a_looker_that_is_put_off_the_cpu_hinders_no_start(run, monkeypatch):
+    looker = os.open(run.training_lock, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(looker, fcntl.LOCK_SH)
+    waited = []
+
+    def sleep(pause_s):
+        waited.append(pause_s)
+        if sum(waited) > 2.0:
+            fcntl.flock(looker, fcntl.LOCK_UN)
+
+    monkeypatch.setattr(locks.time, "sleep", sleep)
+    os.close(launching.take_training_lock(run))
+    os.close(looker)
 
 
 def test_a_version_that_was_started_is_never_started_again(run):
