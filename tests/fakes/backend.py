@@ -46,6 +46,7 @@ DEFAULTS: dict[str, Any] = {
     "save_steps": 1,
     "exit_code": 0,
     "stop_at": 0,
+    "stop_node": "",
     "last_words": "RuntimeError: stand-in failure",
     "nan_at": 0,
     "red_flag": "",
@@ -75,7 +76,7 @@ DEFAULTS: dict[str, Any] = {
 """Native keys. `last_words`: what a training says that returns early; `resolve`: the configuration that the "package" makes of the plan, when `resolve_hold` is gone;
 `lost_at`, `remark_at`: the backend calls that step lost, or has something to say of it; `export`: "good", "bad" (not
 sound), "fail" (exit 3), or empty for none; `export_hold`: it waits for that file to go; `dev_*`: the native keys of its dev plan besides `steps`, what that
-asks for, and why there is none. `stop_at`: return `exit_code` before that step; `helper_s`: a helper in its own session lives so long;
+asks for, and why there is none. `stop_at`: return `exit_code` before that step, but with `stop_node` on the node of that rank alone; `helper_s`: a helper in its own session lives so long;
 `hold_file`: training ends only when this file is gone; `program`: exec this instead of Python. `companion_s`: a helper
 process (Launch.helpers) beside training ends after so long; `companion_program`: exec this for it instead of Python.
 `own_verdict`: what the backend's own records say against a good end (contract.Judges)."""

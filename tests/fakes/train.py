@@ -14,9 +14,10 @@ HELPER = """
 import os, signal, sys, time
 if sys.argv[3] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-with open(sys.argv[1] + ".new", "w") as file:
+new = f"{sys.argv[1]}.{os.getpid()}"  # ranks of several hosts write the same one
+with open(new, "w") as file:
     file.write(str(os.getpid()))
-os.rename(sys.argv[1] + ".new", sys.argv[1])
+os.rename(new, sys.argv[1])
 until = time.monotonic() + float(sys.argv[2])
 while time.monotonic() < until:
     time.sleep(0.05)
@@ -37,7 +38,7 @@ def main(options: dict) -> int:
         say(f"examples {options['report_examples']}")
     say(f"steps {options['steps']}")
     for step in range(1, options["steps"] + 1):
-        if step == options["stop_at"]:
+        if step == options["stop_at"] and options["stop_node"] in ("", os.environ.get("NODE_RANK")):
             print(options["last_words"], file=sys.stderr, flush=True)
             return options["exit_code"]
         one_step(out, step, options)
