@@ -71,8 +71,13 @@ def test_attach_caller_killed_and_cancel(cluster, tmp_path):
     assert run.starts == 2
 
 
-def test_the_first_failure_stops_all_nodes(cluster, tmp_path):
-    run = stand_in(cluster, tmp_path, nodes=2, version="v3", stop_at=2, exit_code=3, helper_s=600.0)
+@pytest.mark.parametrize("failing", ["0", "1"])
+def test_the_first_failure_stops_all_nodes(cluster, tmp_path, failing):
+    """The other node says nothing: it holds until it is stopped."""
+    hold = tmp_path / "hold"
+    hold.touch()
+    options = {"stop_at": 2, "stop_node": failing, "exit_code": 3, "hold_file": str(hold), "helper_s": 600.0}
+    run = stand_in(cluster, tmp_path, nodes=2, version=f"v3-{failing}", **options)
     code, document = answer(run.start(), LONG_S)
     assert (code, document["status"]) == (11, "failed")
     assert "stand-in failure" in json.dumps(document)
