@@ -1,14 +1,17 @@
 """A real Ray cluster of two nodes on this host's loopback, ended by the identities of its own processes alone."""
 
+import http.client
+import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
+import urllib.request
 from pathlib import Path
 from typing import Any
 
+from fakes.ports import free_port
 from fakes.runs import TESTS, wait_for
 from loopai_trainer.host import processes
 
@@ -26,7 +29,8 @@ class RayCluster:
         self.root = Path(tempfile.mkdtemp(prefix="rj", dir="/tmp"))  # sockets lie below it: paths have to be short
         self.token = self.root / "token"
         self.token.write_text(secrets.token_hex(24))
-        self.gcs_port, self.dashboard_port = free_port(), free_port()
+        self.gcs_port = self.dashboard_port = 0
+        self.head: subprocess.Popen[bytes] | None = None
         self.started: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -40,27 +44,44 @@ class RayCluster:
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token), "GLOO_SOCKET_IFNAME": "lo"}
 
     def up(self) -> "RayCluster":
-        """Start both nodes and wait until the job server answers and knows them."""
+        """Start both nodes and wait until the job server answers and knows them.
+
+        A head that gives up meanwhile is started again: somebody may take one of its ports before it does.
+        """
+        for _ in range(STARTS):
+            if self._came_up():
+                return self
+            processes.terminate(self.processes, grace_s=10.0)
+        raise AssertionError(self._head_log())
+
+    def _came_up(self) -> bool:
+        self._start_head()
+        wait_for(lambda: self._head_log() or self._answers(), UP_S)
+        if self.head.poll() is None:
+            self._start_second()
+            wait_for(lambda: self._head_log() or self._joined(), UP_S)
+        return self.head.poll() is None
+
+    def _start_head(self) -> None:
+        """By other ports each time."""
+        self.gcs_port, self.dashboard_port = free_port(), free_port()
         head = [f"--node-ip-address={HEAD}", "--head", f"--port={self.gcs_port}", "--include-dashboard=true"]
-        head += [f"--dashboard-host={HEAD}", f"--dashboard-port={self.dashboard_port}", f"--temp-dir={self.root}/r"]
+        head += [f"--dashboard-host={HEAD}", f"--dashboard-port={self.dashboard_port}"]
+        head += [f"--temp-dir={self.root}/r{len(self.started)}"]
         head += [f"--ray-client-server-port={free_port()}", "--no-monitor"]
-        self._start("head", head)
-        wait_for(lambda: self._answers(HEAD, self.dashboard_port), UP_S)
-        self._start_second()
-        wait_for(self._joined, UP_S)
-        return self
+        self.head = self._start("head", head)
 
     def _start_second(self) -> None:
         self._start("second", [f"--node-ip-address={SECOND}", f"--address={HEAD}:{self.gcs_port}"])
 
     def _joined(self) -> bool:
         """Whether both nodes are known. A start that gave up on a busy machine, or lost its port, is made again."""
-        if self.started[-1].poll() is not None and len(self.started) < STARTS:
+        if self.started[-1].poll() is not None and len(self.started) < 3 * STARTS:
             self._start_second()
         assert self.started[-1].poll() is None, (self.root / "second.log").read_text()
         return "2 nodes" in self._nodes()
 
-    def _start(self, name: str, words: list[str]) -> None:
+    def _start(self, name: str, words: list[str]) -> "subprocess.Popen[bytes]":
         own = ["--num-cpus=6", "--num-gpus=1", f"--object-store-memory={OBJECT_STORE_BYTES}", "--disable-usage-stats"]
         own += [f"--dashboard-agent-listen-port={free_port()}", "--min-worker-port=0", "--max-worker-port=0"]
         env = {
@@ -85,12 +106,21 @@ class RayCluster:
                     start_new_session=True,
                 )
             )
+        return self.started[-1]
 
-    def _answers(self, host: str, port: int) -> bool:
-        assert self.started[-1].poll() is None, (self.root / "head.log").read_text()
-        with socket.socket() as client:
-            client.settimeout(1.0)
-            return client.connect_ex((host, port)) == 0
+    def _head_log(self) -> str:
+        """What the head said, once it has ended."""
+        return "" if self.head.poll() is None else f"it ended: {(self.root / 'head.log').read_text()}"
+
+    def _answers(self) -> bool:
+        """Whether it is Ray's job server that answers, and takes this cluster's token."""
+        asked = urllib.request.Request(f"{self.address}/api/version")
+        asked.add_header("Authorization", f"Bearer {self.token.read_text()}")
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=5.0) as said:
+                return "ray_version" in json.load(said)
+        except (OSError, ValueError, http.client.HTTPException):
+            return False
 
     def _nodes(self) -> str:
         python = os.path.join(os.path.dirname(self.ray), "python")
@@ -113,7 +143,7 @@ class RayCluster:
     def kill_head(self) -> None:
         """SIGKILL to the head's own processes: its GCS, its raylet, its job server."""
         names = (b"gcs_server", b"raylet", b"dashboard")
-        first = processes.descendants(processes.identify(self.started[0].pid))
+        first = processes.descendants(processes.identify(self.head.pid))
         for one in first:
             if any(name in words_of(str(one["pid"])) for name in names):
                 processes.send(one, 9)
@@ -135,9 +165,3 @@ def words_of(pid: str) -> bytes:
         except OSError:
             return found
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as server:
-        server.bind((HEAD, 0))
-        return int(server.getsockname()[1])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from fakes.agent_runs import GONE_S, SHARED, STARTED_S, AgentWorkshop, Ended
 from fakes.cli import start, trainer
+from fakes.ports import free_port
 from fakes.runs import wait_for
 
 pytestmark = pytest.mark.real
@@ -100,12 +101,9 @@ def test_an_algorithm_of_the_users_own(workshop, tmp_path, name):
 
 
 def test_without_an_algorithm_runners_wait_for_what_others_queue(workshop, agl_env):
-    import socket
     import subprocess
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     keys = {"algorithm": {"name": "none"}, "strategy": {"name": "client_server", "port": port}}
     prepared = workshop.prepare("waiting", "dev", workshop.tasks("waiting", 2), **keys)
     assert prepared.code == 0, prepared.out
