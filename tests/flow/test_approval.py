@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fakes.runs import answer
+from fakes.runs import LIMIT_S, answer
 from fakes.terminals import Terminal
 
 from loopai_trainer.files import approval_file
@@ -163,7 +163,7 @@ def test_a_changed_yaml_is_shown_with_what_changed_and_approval_is_asked_for_ane
     assert "-steps: 3\n+steps: 30\n" in changed["diff"]
     assert document["error"]["next_command"] == f"trainer inspect {run.run.config}"
     caller = run.call("run-prepared", run.run.config, "--sha256", run.sha256)
-    _, err = caller.communicate(timeout=60)
+    _, err = caller.communicate(timeout=LIMIT_S)
     text = err.decode().replace("\n>> ", "")  # a mark stands where a line does not fit
     for said in (
         path.read_text(),

@@ -6,6 +6,7 @@ import sys
 import pytest
 from fakes.runs import answer, kill, wait_for
 
+from loopai_trainer.host import processes
 from loopai_trainer.worker.cancelling import request_cancel
 from loopai_trainer.worker.observe import read_exit
 
@@ -86,7 +87,7 @@ def test_a_run_whose_worker_died_while_stopping_it_is_cancelled_though_training_
         assert (code, document["status"]) == (0, "cancelled")
     else:
         for one in run.living():
-            kill(one)
+            processes.send(one, signal.SIGKILL)  # some end with the one before
         wait_for(lambda: run.locked() == (False, False))
         code, document = run.run_to_end()
         assert (code, document["status"]) == (13, "cancelled")

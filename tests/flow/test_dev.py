@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes import nvml
-from fakes.runs import PreparedRun, answer, kill, wait_for
+from fakes.runs import LIMIT_S, PreparedRun, answer, kill, wait_for
 
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import locks, processes
@@ -38,8 +38,7 @@ class DevRun:
 
     def wait_until_gone(self):
         wait_for(lambda: not self.living())
-        assert not locks.held(self.run.run_lock)
-        assert not locks.held(self.run.training_lock)
+        wait_for(lambda: not (locks.held(self.run.run_lock) or locks.held(self.run.training_lock)))
 
 
 def dev(prepared, *more):
@@ -233,7 +232,7 @@ class TestBounds:
 
     def test_the_limit_holds_after_the_caller_was_killed(self, prepare, hold):
         prepared = prepare(dev_keys={"hold_file": hold})
-        caller = dev(prepared, "--limit", "5")
+        caller = dev(prepared, "--limit", "15")
         run = begun(prepared, step=None)  # its worker lives, whatever training has done by then
         caller.kill()
         caller.communicate()
@@ -341,6 +340,7 @@ class TestDevices:
         assert os.listdir(os.path.join(other.run.task.path, "dev", "other")) == []
         os.unlink(hold)
         assert answer(caller)[0] == 0
+        wait_for(lambda: training.locked() == (False, False))
         assert answer(dev(other))[0] == 0
 
     def test_nor_a_training_with_a_dev_run(self, on_gpu, hold):
@@ -393,7 +393,7 @@ class TestStopping:
 def test_what_people_see(prepare):
     prepared = prepare(red_flag="code of your own runs")
     caller = prepared.call("dev", prepared.run.config, "--no-color")
-    out, err = caller.communicate(timeout=60)
+    out, err = caller.communicate(timeout=LIMIT_S)
     text = out.decode()
     assert caller.returncode == 0
     said = "    red flag, approved by nobody: code of your own runs\n"

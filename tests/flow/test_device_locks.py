@@ -4,7 +4,7 @@ import os
 
 import pytest
 from fakes import nvml
-from fakes.runs import answer, kill, wait_for
+from fakes.runs import LIMIT_S, answer, kill, wait_for
 
 from loopai_trainer.host import processes
 from loopai_trainer.worker.observe import read_started
@@ -75,6 +75,7 @@ def test_the_gpu_stays_locked_when_the_worker_is_dead(on_devices, first):
     second = on_devices("second", "0")
     refused(second)
     assert answer(run.call("recover", run.run.path, "--terminate", "--json"))[0] == 0
+    wait_for(lambda: run.locked() == (False, False))
     assert second.run_to_end()[0] == 0
 
 
@@ -82,18 +83,19 @@ def test_a_rank_that_outlived_worker_and_keeper_keeps_the_gpu(on_devices, first)
     run, caller, _ = first
     kill(run.state()["worker"])
     kill(read_started(run.run)["keeper"])
-    caller.communicate(timeout=60)
+    caller.communicate(timeout=LIMIT_S)
     wait_for(lambda: run.locked() == (False, False) and not processes.alive(read_started(run.run)["training"]))
     second = on_devices("second", "0")
     assert "what is left of run first" in refused(second)["detail"]
     assert answer(run.call("recover", run.run.path, "--terminate", "--json"))[0] == 0
+    wait_for(lambda: run.locked() == (False, False))
     assert second.run_to_end()[0] == 0
 
 
 def test_an_orphans_refusal_names_its_devices(first):
     run, caller, _ = first
     kill(run.state()["worker"])
-    caller.communicate(timeout=60)
+    caller.communicate(timeout=LIMIT_S)
     code, document = run.run_to_end()
     assert (code, document["error"]["devices"]) == (8, "0")
     assert "on device 0" in document["error"]["detail"]
@@ -109,9 +111,11 @@ def test_a_folder_that_cannot_be_shared_is_refused(on_devices, tmp_path):
 
 def test_a_failed_start_frees_the_gpu(on_devices, first, tmp_path):
     """What is refused after the devices were locked leaves them free for others."""
-    _, caller, hold = first
+    run, caller, hold = first
     hold.unlink()
     assert answer(caller)[0] == 0
+    wait_for(lambda: run.locked() == (False, False))
     broken = on_devices("broken", "0", program="/bin/does-not-exist")
     assert broken.run_to_end()[0] == 11
+    wait_for(lambda: broken.locked() == (False, False))
     assert on_devices("second", "0").run_to_end()[0] == 0

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from fakes.runs import PreparedRun, answer
+from fakes.runs import LIMIT_S, PreparedRun, answer
 
 pytestmark = pytest.mark.flow
 
@@ -50,7 +50,7 @@ def test_records_and_answers_are_free_of_them(failed):
 def test_terminals_see_none_of_them(failed, words):
     run, _ = failed
     caller = run.call(words[0], run.run.path, *words[1:])
-    out, err = caller.communicate(timeout=60)
+    out, err = caller.communicate(timeout=LIMIT_S)
     assert VALUE.encode() not in out + err and TOKEN.encode() not in out + err
     assert out
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes.case_backend import CASES
-from fakes.runs import answer, kill, wait_for
+from fakes.runs import LIMIT_S, answer, kill, wait_for
 
 from loopai_trainer.host import processes
 from loopai_trainer.worker.observe import read_started
@@ -32,8 +32,11 @@ def test_sup_01a_the_terminal_closes_while_it_trains(case):
     run = case("SUP-01A")
     caller = run.start()
     wait_for(lambda: (run.state().get("current_step") or 0) >= 3)
+    training = read_started(run.run)["training"]
+    kill(training, signal.SIGSTOP)  # it does not end before the caller has left, however long that takes
     os.killpg(caller.pid, signal.SIGHUP)
     assert answer(caller)[0] == 130
+    kill(training, signal.SIGCONT)
     code, document = run.run_to_end()  # attaches
     assert (code, document["status"], document["data"]["current_step"]) == (0, "completed", 30)
     assert run.starts == 1
@@ -101,7 +104,7 @@ def test_sup_11a_the_clock_steps_back_an_hour(prepare):
     assert (code, document["data"]["next_seq"]) == (0, 3)
     assert [event["seq"] for event in document["data"]["events"]] == [1, 2, 3]
     shown = run.call("events", run.run.path)
-    out, err = shown.communicate(timeout=60)
+    out, err = shown.communicate(timeout=LIMIT_S)
     assert (shown.returncode, err) == (0, b"")
     assert [line.split()[0] for line in out.decode().splitlines()] == ["1", "2", "3"]
     code, document = answer(run.call("events", run.run.path, "--since", "2", "--json"))
