@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fakes.runs import answer, kill, wait_for
+from fakes.runs import LIMIT_S, answer, kill, wait_for
 
 from loopai_trainer.host import processes
 from loopai_trainer.worker.observe import read_exit, read_started
@@ -23,7 +23,7 @@ def test_the_caller_is_killed_at_a_random_moment(prepare, seed):
     caller = run.start()
     time.sleep(random.Random(seed).uniform(0.0, 1.2))
     caller.kill()
-    caller.communicate(timeout=60)
+    caller.communicate(timeout=LIMIT_S)
     code, document = run.run_to_end()
     assert (code, document["status"]) == (0, "completed")
     assert run.starts == 1
@@ -83,7 +83,7 @@ def test_a_rank_that_outlives_worker_and_keeper_is_found_by_its_mark(prepare, tm
     rank = rank_of(run)
     kill(run.state()["worker"])
     kill(read_started(run.run)["keeper"])
-    caller.communicate(timeout=60)
+    caller.communicate(timeout=LIMIT_S)
     wait_for(lambda: not processes.alive(read_started(run.run)["training"]))  # it dies with its keeper
     wait_for(lambda: run.locked() == (False, False))
     code, document = run.run_to_end()
@@ -136,7 +136,7 @@ def test_worker_and_caller_are_killed_after_training_ended(prepare, tmp_path):
     caller = run.start()
     wait_for(lambda: run.state().get("training"))
     caller.kill()
-    caller.communicate(timeout=60)
+    caller.communicate(timeout=LIMIT_S)
     worker = run.state()["worker"]
     kill(worker, signal.SIGSTOP)
     hold.unlink()
@@ -173,7 +173,7 @@ def test_worker_killed_at_a_random_moment_never_makes_a_second_training(prepare,
     worker = wait_for(lambda: run.state().get("worker"))
     time.sleep(random.Random(seed).uniform(0.0, 0.6))
     processes.send(worker, signal.SIGKILL)
-    caller.communicate(timeout=60)
+    caller.communicate(timeout=LIMIT_S)
     wait_for(lambda: run.locked() == (False, False))
     code, document = run.run_to_end()
     assert (code, document["status"]) == (0, "completed")

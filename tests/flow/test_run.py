@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes.backend import PROGRAM
-from fakes.runs import answer, wait_for
+from fakes.runs import LIMIT_S, answer, wait_for
 
 from loopai_trainer.files import event_log
 
@@ -180,7 +180,7 @@ def test_a_descriptor_of_the_caller_does_not_reach_the_worker(prepare, tmp_path)
     wait_for(lambda: run.state().get("training"))
     caller.kill()
     # An agent reads until the end of the pipe: it must come although training goes on.
-    caller.communicate(timeout=60)
+    caller.communicate(timeout=LIMIT_S)
     assert run.locked() == (True, True)
     for name in ("worker", "keeper", "training"):
         pid = run.state()[name]["pid"]

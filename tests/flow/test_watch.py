@@ -7,7 +7,7 @@ import signal
 
 import pytest
 from fakes.answers import checked_line
-from fakes.runs import answer, wait_for
+from fakes.runs import LIMIT_S, answer, wait_for
 from fakes.terminals import Terminal
 
 pytestmark = pytest.mark.flow
@@ -72,7 +72,7 @@ def test_json_lines_until_the_end(holding):
     assert state["metrics"] == {"loss": 0.3333, "learning_rate": 0.0001}
     assert state["devices"] == []
     hold.unlink()
-    out, err = watching.communicate(timeout=60)
+    out, err = watching.communicate(timeout=LIMIT_S)
     last = [checked_line("watch-line", json.loads(line)) for line in out.splitlines()][-1]
     assert (watching.returncode, err) == (0, b"")
     assert (last["type"], last["status"]) == ("end", "completed")
@@ -84,7 +84,7 @@ def test_a_pipe_gets_lines(holding):
     watching = run.call("watch", run.run.path)
     assert b"step 6/6, loss 0.3333" in watching.stdout.readline()
     hold.unlink()
-    out, err = watching.communicate(timeout=60)
+    out, err = watching.communicate(timeout=LIMIT_S)
     assert (watching.returncode, err) == (0, b"")
     assert out.splitlines()[-1].startswith(b"completed, step 6/6")
     assert b"\x1b" not in out
@@ -99,7 +99,7 @@ def test_a_reader_that_goes_away_is_no_failure(holding, words):
     hold.unlink()
     with watching.stderr as stderr:
         assert stderr.read() == b""
-    assert watching.wait(60) == 0
+    assert watching.wait(LIMIT_S) == 0
 
 
 def test_what_was_never_started_cannot_be_watched(prepare):
@@ -110,7 +110,7 @@ def test_what_was_never_started_cannot_be_watched(prepare):
 
 def test_status_shows_the_curve_to_people_alone(holding):
     run, _, _ = holding
-    out, _ = run.call("status", run.run.path).communicate(timeout=60)
+    out, _ = run.call("status", run.run.path).communicate(timeout=LIMIT_S)
     assert re.search(r"^loss █\S+ 0\.3333$", out.decode(), re.MULTILINE)
     _, document = answer(run.call("status", run.run.path, "--json"))
     assert "recent" not in document["data"]
