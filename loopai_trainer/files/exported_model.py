@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 
-from loopai_trainer.files import safetensors
+from loopai_trainer.files import safetensors, vocabulary
 from loopai_trainer.files.model_folder import TOKENIZER_FILES
 from loopai_trainer.records import Problem
 
@@ -35,8 +35,6 @@ _SAMPLING = ("temperature", "top_p", "typical_p")
 _TEMPLATE = "chat_template.jinja"
 _TIED = "lm_head.weight"
 _NAMED_AT_MOST = 3
-_SMALLEST_SHARE = 0.5
-"""A vocabulary of fewer tokens than half of the model's rows has been lost (padding of the rows is far less)."""
 
 
 def problems(base: str, folder: str, tokenizer: str | None = None) -> list[Problem]:
@@ -71,6 +69,19 @@ def config_problems(base: str, folder: str, tokenizer: str | None = None) -> Ite
         yield _problem("EXPORT_TOKENIZER", message, f"copy the tokenizer's files from {tokenizer}", folder)
 
 
+def checkpoint_problems(base: str, folder: str) -> list[Problem]:
+    """What keeps a checkpoint, whose weights are judged already, from being a model: a tokenizer that was lost.
+
+    `base`: the model that training started from, whose files are to be copied.
+    """
+    found = list(_tokenizer_problems(base, folder, json_object(os.path.join(folder, CONFIG)) or {}, is_same=False))
+    if not found and chat_template(base) and not chat_template(folder):
+        message = f"{folder} has no chat template, and the base model has one"
+        hint = f"copy the tokenizer's files ({', '.join(_tokenizer_files(base)) or TOKENIZER}) from {base}"
+        found.append(_problem("EXPORT_TOKENIZER", message, hint, folder))
+    return found
+
+
 def chat_template(folder: str) -> str:
     """The model's chat template; empty if it has none."""
     try:
@@ -95,7 +106,10 @@ def _whose(tokenizer: str, base: str) -> str:
     return "the base model's" if tokenizer == base else "that of the training"
 
 
-def _tokenizer_problems(base: str, folder: str, config: Mapping[str, Any]) -> Iterator[Problem]:
+def _tokenizer_problems(
+    base: str, folder: str, config: Mapping[str, Any], *, is_same: bool = True
+) -> Iterator[Problem]:
+    """`is_same`: whether it has to hold the tokens of `base`, and no others."""
     hint = f"copy the tokenizer's files ({', '.join(_tokenizer_files(base)) or 'tokenizer.json'}) from {base}"
     if not _tokenizer_files(folder):
         yield _problem("EXPORT_TOKENIZER", f"{folder} has no tokenizer", hint, folder)
@@ -106,17 +120,20 @@ def _tokenizer_problems(base: str, folder: str, config: Mapping[str, Any]) -> It
     found, merges = _vocabulary(path), _merges(path)
     base_path = os.path.join(base, TOKENIZER)
     wanted, base_merges = _vocabulary(base_path), _merges(base_path)
-    rows = config.get("vocab_size")
-    if wanted and merges != base_merges:
+    if is_same and wanted and merges != base_merges:
         message = f"{TOKENIZER} holds other merges than the base model's: {len(merges)} against {len(base_merges)}"
         yield _problem("EXPORT_TOKENIZER", message, hint, path)
-    if wanted and found != wanted:
+    if is_same and wanted and found != wanted:
         message = f"{TOKENIZER} holds other tokens than the base model's: {len(found)} against {len(wanted)}"
         yield _problem("EXPORT_TOKENIZER", message, hint, path)
-    elif isinstance(rows, int) and len(found) < _SMALLEST_SHARE * rows:
-        noun = "entry" if len(found) == 1 else "entries"
-        message = f"{TOKENIZER} has {len(found)} {noun} against vocab_size {rows}"
-        yield _problem("EXPORT_TOKENIZER", message, hint, path)
+    elif is_same or vocabulary.is_told(json_object(path) or {}):
+        yield from _lost_tokens(found, config, hint, path)
+
+
+def _lost_tokens(found: Mapping[str, object], config: Mapping[str, Any], hint: str, path: str) -> Iterator[Problem]:
+    lost = vocabulary.lost(found, config.get("vocab_size"))
+    if lost:
+        yield _problem("EXPORT_TOKENIZER", f"{TOKENIZER} has {lost}", hint, path)
 
 
 def _generation_problems(base: str, folder: str) -> Iterator[Problem]:
@@ -195,19 +212,7 @@ def weight_files(folder: str) -> list[str]:
 
 def _vocabulary(path: str) -> dict[str, object]:
     """Token -> id (or score), added tokens included."""
-    document = json_object(path) or {}
-    model = document.get("model")
-    told = model.get("vocab") if isinstance(model, dict) else None
-    found: dict[str, object] = {}
-    if isinstance(told, dict):
-        found |= told
-    elif isinstance(told, list):  # Unigram: [token, score]
-        found |= {str(entry[0]): number for number, entry in enumerate(told) if isinstance(entry, list) and entry}
-    added = document.get("added_tokens")
-    for entry in added if isinstance(added, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get("content"), str):
-            found[entry["content"]] = entry.get("id")
-    return found
+    return vocabulary.tokens(json_object(path) or {})
 
 
 def _merges(path: str) -> list[str]:

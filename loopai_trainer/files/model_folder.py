@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from loopai_trainer.files import safetensors
+from loopai_trainer.files import safetensors, vocabulary
 from loopai_trainer.records import Problem
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
+TOKENIZER = "tokenizer.json"
+TOKENIZER_FILES = (TOKENIZER, "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
 """A model folder needs one of them."""
 
 SMALL_FILES = (
@@ -56,7 +57,7 @@ def read_model_folder(path: str) -> ModelFolder:
     if not any(name in TOKENIZER_FILES or name.endswith(".tiktoken") for name in os.listdir(path)):
         message = f"no tokenizer files in {path}: some frameworks then train on rows without text and say nothing"
         problems.append(_problem("TOKENIZER_MISSING", message, "put the model's tokenizer files there", path))
-    problems += _small_file_problems(path)
+    problems += _small_file_problems(path, (config or {}).get("vocab_size"))
     index = _index(path)
     names = sorted(set(index.values())) if index else _weight_files(path)
     if not names:
@@ -111,7 +112,8 @@ def _missing_tensors(path: str, index: Mapping[str, str], weights: Weights) -> I
         yield _problem("WEIGHTS_INCOMPLETE", message, "download the model again", path)
 
 
-def _small_file_problems(path: str) -> Iterator[Problem]:
+def _small_file_problems(path: str, rows: object) -> Iterator[Problem]:
+    """`rows`: of the model's embedding, as config.json says."""
     for name in SMALL_FILES:
         file_path = os.path.join(path, name)
         if not os.path.isfile(file_path):
@@ -119,9 +121,20 @@ def _small_file_problems(path: str) -> Iterator[Problem]:
         if _starts_as_pointer(file_path):
             message = f"{name}: it is a Git LFS pointer, not the file (run `git lfs pull` where it was cloned)"
             yield _problem("MODEL_LFS_POINTER", message, "download the model again", file_path)
-        elif name in ("tokenizer.json", "tokenizer_config.json") and _json_object(file_path) is None:
-            message = f"{name}: it is not a whole JSON object"
-            yield _problem("TOKENIZER_DAMAGED", message, "download the model's tokenizer again", file_path)
+        elif name in (TOKENIZER, "tokenizer_config.json"):
+            document = _json_object(file_path)
+            if document is None:
+                message = f"{name}: it is not a whole JSON object"
+                yield _problem("TOKENIZER_DAMAGED", message, "download the model's tokenizer again", file_path)
+            elif name == TOKENIZER and vocabulary.is_told(document):
+                yield from _lost_tokens(file_path, document, rows)
+
+
+def _lost_tokens(path: str, document: Mapping[str, Any], rows: object) -> Iterator[Problem]:
+    lost = vocabulary.lost(vocabulary.tokens(document), rows)
+    if lost:
+        message = f"{TOKENIZER} has {lost}: most text would be trained on as nothing"
+        yield _problem("TOKENIZER_LOST", message, "copy the tokenizer's files from the base model", path)
 
 
 def _weight_files(path: str) -> list[str]:

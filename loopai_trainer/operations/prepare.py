@@ -103,9 +103,9 @@ def _prepared(request: sources.Request, progress: Progress | None) -> tuple[Answ
         sft_data.add_to_report(run, found.report)
         if found.errors:
             raise refuse(found.errors, parts.template.path)
+        parts = parts._replace(template=template_use.as_planned(parts.template, plan.native, backend.owned_keys()))
         warnings = _warnings(resolved, parts, found, versions, plan)
-        notes = template_use.replaced(parts.template, plan.native, backend.owned_keys())
-        template = parts.template._replace(notes=(*parts.template.notes, *begun.notes, *notes))
+        template = parts.template._replace(notes=(*parts.template.notes, *begun.notes))
         noted = plan_notes.record(settings, template, plan, versions, warnings, time.time(), run.task.path)
         since = _write(run, plan, template, noted)
     run_index.add(run.path, request.environ, plan.version_id)
@@ -265,9 +265,9 @@ def _validation_size(template: template_use.TemplateUse | None, settings: Settin
     return size if size and not settings.text("train_input_eval_dataset_path") else None
 
 
-def with_version(settings: Settings, versions: Versions) -> Settings:
+def for_draft(settings: Settings, versions: Versions, kept: frozenset[str]) -> Settings:
     """The settings as a draft gets them: the installed package's version may decide the names of keys."""
-    return Settings({**settings.values, "backend_version": versions.version}, settings.origins)
+    return Settings({**settings.values, "backend_version": versions.version}, settings.origins, kept)
 
 
 def _plan(
@@ -280,7 +280,7 @@ def _plan(
     resume: resuming.Resume | None = None,
 ) -> tuple[Plan, list[small_inputs.Copy]]:
     settings, backend = resolved.settings, resolved.backend
-    told = with_version(settings, versions)
+    told = for_draft(settings, versions, template_use.set_keys(parts.template))
     native = backend.draft(told, parts.data, parts.template.values, parts.model, run_place.launch_paths(run))
     native, copies = small_inputs.take(native, backend.file_keys(), run.inputs, os.path.dirname(parts.template.path))
     copies += small_inputs.copies(backend.input_files(settings, native), run.inputs)

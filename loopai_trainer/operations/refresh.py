@@ -127,7 +127,7 @@ def _rewritten(edited: _Edited, progress: Progress | None) -> tuple[Plan, list[s
     if changed:
         size = _validation_size(edited)
         report = prepare.read_data(resolved, run, size, prepare.tell(progress, "reading data"), _reused(edited))
-        native = backend.draft(prepare.with_version(settings, versions), report, native, model, paths)
+        native = backend.draft(prepare.for_draft(settings, versions, frozenset(native)), report, native, model, paths)
         splits, registry = prepare.split_entries(report), prepare.file_entries(report, [])
         prompt_manifest.note_reward(run, loopai.get("reward"))
         if ("validation" in splits) != ("validation" in edited.written["inputs"]):

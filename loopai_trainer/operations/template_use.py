@@ -15,6 +15,11 @@ from loopai_trainer.operations import llm_tuning, secret_scan
 from loopai_trainer.records import Problem, Settings
 from loopai_trainer.rules import dotted, tuning, yaml_text
 
+SET = "--set"
+"""The reason of a change that a person asked for by key."""
+SIZES = ("trainer.n_gpus_per_node", "trainer.nnodes")
+"""Ends of the launcher's own keys that say how large a training is."""
+
 
 class TemplateUse(NamedTuple):
     """`values` is what the draft starts from; `lines` maps keys that stand in the template to their 1-based lines.
@@ -73,7 +78,7 @@ def use(
     for key, value in wanted:
         _refuse_under_a_value(values, key)
         before = dotted.put(values, key, value)
-        given[key] = tuning.Change(key, given[key].before if key in given else before, value, "--set")
+        given[key] = tuning.Change(key, given[key].before if key in given else before, value, SET)
     tuned = _tuned(values, settings, environ, given, tunes=tunes)
     return TemplateUse(
         path,
@@ -174,13 +179,55 @@ def _refuse_under_a_value(values: Mapping[str, Any], key: str) -> None:
         )
 
 
-def replaced(template: TemplateUse, native: Mapping[str, Any], owned: Mapping[str, str]) -> list[str]:
-    """A note on each value of the template itself that the plan's keys `native` have not taken over."""
-    return [
-        f"the template's {key} ({dotted.get(template.values, key)!r}) is not used; what sets it: {instead}"
-        for key, instead in owned.items()
+def set_keys(template: TemplateUse) -> frozenset[str]:
+    """The keys that `--set` gave."""
+    return frozenset(change.key for change in template.changes if change.reason == SET)
+
+
+def as_planned(template: TemplateUse, native: Mapping[str, Any], owned: Mapping[str, str]) -> TemplateUse:
+    """With what became of its values in the plan's keys `native`: true changes, a note on each value that is another.
+
+    What `--set` or the template says of the size of the training, and the plan does not, is warned of as well.
+    """
+    changes = [_as_planned(change, native) for change in template.changes]
+    lost = [(old, new) for old, new in zip(template.changes, changes, strict=True) if old != new and old.reason == SET]
+    of_launcher = [
+        (key, dotted.get(template.values, key), dotted.get(native, key))
+        for key in owned
         if dotted.has(template.values, key) and dotted.get(template.values, key) != dotted.get(native, key)
     ]
+    known = {*owned, *(change.key for change in changes)}
+    notes = [
+        *template.notes,
+        *(f"the template's {key} ({old!r}) is not used; what sets it: {owned[key]}" for key, old, _ in of_launcher),
+        *(
+            f"the template's {key} ({old!r}) became {native[key]!r}"
+            for key, old in template.values.items()
+            if key in native and key not in known and not isinstance(old, Mapping) and native[key] != old
+        ),
+    ]
+    warnings = [
+        *template.warnings,
+        *(_not_kept(f"--set {old.key}", old.key, old.after, new.after, "change what it follows") for old, new in lost),
+        *(
+            _not_kept(f"the template's {key}", key, old, got, f"what sets it: {owned[key]}")
+            for key, old, got in of_launcher
+            if key.endswith(SIZES)
+        ),
+    ]
+    return template._replace(changes=changes, notes=notes, warnings=tuple(warnings))
+
+
+def _as_planned(change: tuning.Change, native: Mapping[str, Any]) -> tuning.Change:
+    got = dotted.get(native, change.key)
+    if not dotted.has(native, change.key) or got == change.after:
+        return change
+    return change._replace(after=got, reason=f"{change.reason}, then adjusted to data and devices")
+
+
+def _not_kept(what: str, key: str, before: object, got: object, hint: str) -> Problem:
+    message = f"{what} ({before!r}) is not kept: the plan has {got!r}"
+    return Problem("warning", "VALUE_NOT_KEPT", "config", message, hint, field=key)
 
 
 def placed(problems: Sequence[Problem], overrides: Sequence[str]) -> list[Problem]:

@@ -37,10 +37,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Resolved settings. `origins[name]` says where each value came from ('--dataset', 'TASK_ID', 'default', ...)."""
+    """Resolved settings. `origins[name]` says where each value came from ('--dataset', 'TASK_ID', 'default', ...).
+
+    `kept`: native keys that a person has given a value of their own, which a draft leaves as it is.
+    """
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
+    kept: frozenset[str] = frozenset()
 
     def text(self, name: str, default: str = "") -> str:
         """The value as text; `default` if it is unset."""

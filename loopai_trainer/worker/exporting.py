@@ -66,6 +66,11 @@ def export(
     partial = os.path.join(run.exports, _PARTIAL + checkpoint.name)
     command = backend.export(plan, checkpoint, partial)
     if command is None:
+        wrong = [problem for problem in backend.export_problems(plan, checkpoint) if problem.severity == "error"]
+        if wrong:
+            return Exported(
+                checkpoint.path, None, f"it is no sound model folder: {wrong[0].message}", wrong, needed=False
+            )
         return Exported(checkpoint.path, checkpoint.path, needed=False)
     files = {
         os.path.join(run.exports, name): text for name, text in backend.export_files(plan, checkpoint, partial).items()

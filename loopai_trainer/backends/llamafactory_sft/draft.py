@@ -80,7 +80,7 @@ def draft(
             native["lora_alpha"] = 2 * schedule.positive(native["lora_rank"], 8)
     train = data.split("train")
     steps = schedule.compute(native, train.counts.usable if train else 0, _world_size(settings, native))
-    _set_cadence(native, steps.total_steps, has_validation=data.split("validation") is not None)
+    _set_cadence(native, steps.total_steps, settings.kept, has_validation=data.split("validation") is not None)
     return _ordered(native)
 
 
@@ -131,8 +131,11 @@ def _world_size(settings: Settings, native: Mapping[str, Any]) -> int:
         return nodes
 
 
-def _set_cadence(native: dict[str, Any], total: int | None, *, has_validation: bool) -> None:
-    """How often to save, to evaluate and to log; a best checkpoint is exact only where both happen at one step."""
+def _set_cadence(native: dict[str, Any], total: int | None, kept: frozenset[str], *, has_validation: bool) -> None:
+    """How often to save, to evaluate and to log; a best checkpoint is exact only where both happen at one step.
+
+    `kept`: keys that a person has set, which stay. What cannot be judged then is refused by the check.
+    """
     if native["save_strategy"] == "steps":
         native.setdefault("save_steps", max(1, min(500, math.ceil(total / 4))) if total else 500)
     if has_validation:
@@ -144,7 +147,7 @@ def _set_cadence(native: dict[str, Any], total: int | None, *, has_validation: b
     every = schedule.interval(native.get("logging_steps"), total)
     if every is None:
         native["logging_steps"] = max(1, min(10, total // 20)) if total else 10
-    elif total and 2 * every > total:
+    elif total and 2 * every > total and "logging_steps" not in kept:
         native["logging_steps"] = max(1, total // 10)  # a run without a loss line cannot be judged
 
 

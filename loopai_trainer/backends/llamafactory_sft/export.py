@@ -86,7 +86,9 @@ def config_name(checkpoint: Checkpoint) -> str:
 
 
 def export_problems(plan: Plan, checkpoint: Checkpoint) -> list[Problem]:
-    """Why a merge would fail, or be wrong without saying so. Reads no weights."""
+    """Why a merge would fail, or be wrong without saying so, or a full checkpoint is no model. Reads no weights."""
+    if not _is_adapter(checkpoint):
+        return exported_model.checkpoint_problems(_base(plan), checkpoint.path)
     found = list(plan_problems(plan.native, _config(_base(plan))))
     started = (exported_model.json_object(os.path.join(checkpoint.path, "adapter_config.json")) or {}).get(
         "init_lora_weights"

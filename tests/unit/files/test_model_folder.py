@@ -3,6 +3,7 @@ import json
 import pytest
 from fakes.safetensors_files import decoder_tensors, write_safetensors
 from fakes.sft_plans import make_model_folder
+from fakes.tokenizer_files import write_tokenizer
 
 from loopai_trainer.files import safetensors
 from loopai_trainer.files.model_folder import module_names, read_model_folder
@@ -138,3 +139,24 @@ def test_an_index_that_leads_out_of_the_folder_is_refused(model, name):
     (model / "model.safetensors").unlink()
     (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"lm_head.weight": name}}))
     assert "MODEL_REACHES_OUT" in codes(model)
+
+
+@pytest.mark.parametrize(("rows", "lost"), [(321, True), (259, False), (None, False), ("many", False)])
+def test_sup_10a_a_tokenizer_of_hardly_any_tokens(tmp_path, rows, lost):
+    folder = write_tokenizer(make_model_folder(tmp_path / "model"))
+    (folder / "config.json").write_text(json.dumps({"vocab_size": rows}))
+    path = folder / "tokenizer.json"
+    if lost:
+        document = json.loads(path.read_text())
+        path.write_text(json.dumps({**document, "model": {**document["model"], "vocab": {"a": 0}}, "added_tokens": []}))
+    found = [problem for problem in read_model_folder(str(folder)).problems if problem.code == "TOKENIZER_LOST"]
+    said = "tokenizer.json has 1 entry against vocab_size 321: most text would be trained on as nothing"
+    assert [problem.message for problem in found] == ([said] if lost else [])
+
+
+@pytest.mark.parametrize("text", ["{}", '{"model": 5}', '{"model": {"vocab": 5}}'])
+def test_a_tokenizer_of_a_kind_that_lists_no_tokens_there_is_taken(tmp_path, text):
+    folder = make_model_folder(tmp_path / "model")
+    (folder / "config.json").write_text(json.dumps({"vocab_size": 321}))
+    (folder / "tokenizer.json").write_text(text)
+    assert [problem.code for problem in read_model_folder(str(folder)).problems if "TOKENIZER" in problem.code] == []

@@ -272,3 +272,29 @@ def test_devices_that_a_flag_names_for_a_cpu_plan_are_not_dropped_in_silence(pla
     place.environ["CUDA_VISIBLE_DEVICES"] = "9"  # how this host is set up, and no wish
     warnings = place.prepare(trainer_version_id="v2").data["warnings"]
     assert not [one for one in warnings if one["code"] == "DEVICES_NOT_USED"]
+
+
+class TestWhatIsNotKept:
+    def test_a_value_of_set_stays_or_is_refused_and_is_never_replaced(self, place):
+        data = place.prepare(overrides=["logging_steps=2"]).data  # of three steps: the template's would become 1
+        assert "\nlogging_steps: 2\n" in data["config_yaml"]
+        assert not [one for one in data["warnings"] if one["code"] == "VALUE_NOT_KEPT"]
+        with pytest.raises(ConfigError) as refused:
+            place.prepare(overrides=["logging_steps=9"], trainer_version_id="v2")
+        assert [problem.code for problem in refused.value.problems] == ["NO_LOSS_LINE"]
+
+    def test_one_that_has_to_be_another_is_warned_of_and_explained(self, place):
+        data = place.prepare(overrides=["eval_strategy='no'"]).data
+        (found,) = [one for one in data["warnings"] if one["code"] == "VALUE_NOT_KEPT"]
+        assert found["message"] == "--set eval_strategy ('no') is not kept: the plan has 'steps'"
+        assert (
+            "'steps' (--set, then adjusted to data and devices)" in (place.run / "config_explanation.txt").read_text()
+        )
+
+    def test_one_of_the_template_is_noted(self, place):
+        place.template.write_text(place.template.read_text() + "logging_steps: 50\n")
+        data = place.prepare().data
+        assert "\nlogging_steps: 1\n" in data["config_yaml"]
+        assert (
+            "Note: the template's logging_steps (50) became 1\n" in (place.run / "config_explanation.txt").read_text()
+        )

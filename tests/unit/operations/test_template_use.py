@@ -1,7 +1,7 @@
 import pytest
 
 from loopai_trainer.errors import ConfigError, NotFound, SettingsError, UsageError
-from loopai_trainer.operations.template_use import parse_override, use
+from loopai_trainer.operations.template_use import as_planned, parse_override, use
 from loopai_trainer.records import Settings
 
 
@@ -93,3 +93,23 @@ def test_a_key_that_was_set_twice_remembers_the_templates_value():
     found = use(settings("cpu_smoke_full"), ["seed=1", "seed=2"])
     (change,) = [change for change in found.changes if change.key == "seed"]
     assert (change.before, change.after) == (42, 2)
+
+
+def test_devices_that_a_template_counts_otherwise_are_warned_of(tmp_path):
+    """Case CFG-03A: the file asks for 8, two are visible."""
+    file = tmp_path / "t.yaml"
+    file.write_text("trainer:\n  n_gpus_per_node: 8\n  project_name: theirs\n")
+    native = {"trainer": {"n_gpus_per_node": 2, "project_name": "ours"}}
+    owned = {"trainer.n_gpus_per_node": "--devices", "trainer.project_name": "--task-id"}
+    found = as_planned(use(settings(file), []), native, owned)
+    assert [(one.code, one.message, one.hint) for one in found.warnings] == [
+        (
+            "VALUE_NOT_KEPT",
+            "the template's trainer.n_gpus_per_node (8) is not kept: the plan has 2",
+            "what sets it: --devices",
+        )
+    ]
+    assert found.notes == [
+        "the template's trainer.n_gpus_per_node (8) is not used; what sets it: --devices",
+        "the template's trainer.project_name ('theirs') is not used; what sets it: --task-id",
+    ]

@@ -59,3 +59,16 @@ def test_a_refused_export_writes_nothing(finished):
     found = made(finished, backend)
     assert (found.failed, found.config_path) == ("no", None)
     assert not os.path.exists(finished.run.exports)
+
+
+def test_a_checkpoint_that_is_a_folder_already_is_no_model_if_something_is_wrong_with_it(finished):
+    from loopai_trainer.records import Problem
+
+    backend = Merging()
+    backend.export = lambda plan, checkpoint, destination: None
+    found = made(finished, backend)
+    assert (found.path, found.failed, found.needed) == (str(finished.checkpoints / "checkpoint-30"), "", False)
+    backend.problems = (Problem("error", "EXPORT_TOKENIZER", "model", "no tokenizer", "copy it"),)
+    found = made(finished, backend)
+    assert (found.path, found.failed) == (None, "it is no sound model folder: no tokenizer")
+    assert found.data()["verified"] is False and found.data()["checks"][0]["code"] == "EXPORT_TOKENIZER"

@@ -9,6 +9,7 @@ import yaml
 from fakes.finished_runs import save_model
 from fakes.safetensors_files import decoder_tensors, write_safetensors
 from fakes.sft_plans import make_model_folder, make_plan
+from fakes.tokenizer_files import write_tokenizer
 
 from loopai_trainer.backends.llamafactory_sft import export as exporting
 from loopai_trainer.records import Checkpoint
@@ -191,3 +192,35 @@ def test_the_result_block_has_the_setting(run):
     data = DataReport((), (), {}, None)
     for value in (True, False):
         assert backend.result_block(Settings({"export_huggingface": value}, {}), data)["export_huggingface"] is value
+
+
+class TestAFullCheckpoint:
+    """It is a model folder already, and its weights are judged; its tokenizer may have been lost all the same."""
+
+    @pytest.fixture
+    def full(self, run, base):
+        write_tokenizer(base)
+        path = save_model(run / "checkpoints" / "checkpoint-20")
+        write_tokenizer(path)
+        (path / "config.json").write_text(json.dumps({"vocab_size": 321}))
+        return Checkpoint("checkpoint-20", 20, str(path), True)
+
+    def found(self, run, full):
+        plan = make_plan(run, {"finetuning_type": "full"})
+        assert exporting.export(plan, full, "/run/exports/x") is None
+        return [problem.message.rpartition("/")[2] for problem in exporting.export_problems(plan, full)]
+
+    def test_a_whole_one(self, run, full):
+        assert self.found(run, full) == []
+
+    def test_sup_10a_an_empty_tokenizer(self, run, full):
+        path = Path(full.path, "tokenizer.json")
+        document = json.loads(path.read_text())
+        path.write_text(json.dumps({**document, "model": {**document["model"], "vocab": {"a": 0}}, "added_tokens": []}))
+        assert self.found(run, full) == ["tokenizer.json has 1 entry against vocab_size 321"]
+
+    def test_no_tokenizer_and_no_chat_template(self, run, full):
+        Path(full.path, "tokenizer_config.json").unlink()
+        assert self.found(run, full) == ["checkpoint-20 has no chat template, and the base model has one"]
+        Path(full.path, "tokenizer.json").unlink()
+        assert self.found(run, full) == ["checkpoint-20 has no tokenizer"]
