@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 from fakes.cli import start, trainer
+from fakes.runs import kill
+
+from loopai_trainer.host import processes
+from loopai_trainer.worker.observe import members
 
 pytestmark = pytest.mark.real
 
@@ -64,27 +68,25 @@ def test_with_worker_and_launcher_killed_a_living_rank_keeps_everything_from_sta
     ranks = []
     try:
         until(lambda: (folder / "checkpoints" / "trainer_log.jsonl").exists())
-        until(lambda: len(state(folder)["tree"]["members"]) >= 4)
+        until(lambda: len(ranks_of(folder)) == 2)
+        ranks = ranks_of(folder)
         found = state(folder)
-        launcher = found["training"]["pid"]
-        ranks = [pid for pid, _ in found["tree"]["members"] if is_rank(command(pid))]
-        assert len(ranks) == 2
-        os.kill(found["worker"]["pid"], signal.SIGKILL)
-        os.kill(launcher, signal.SIGKILL)
+        kill(found["worker"])
+        kill(found["training"])
         caller.communicate(timeout=60)
         refused = workshop.run(prepared)
         assert (refused.code, refused.error["code"]) == (8, "ORPHANED_TRAINING")
-        assert set(ranks) <= {process["pid"] for process in refused.error["processes"]}
+        assert {one["pid"] for one in ranks} <= {process["pid"] for process in refused.error["processes"]}
         assert trainer("status", folder, **workshop.environ).data["status"] == "orphaned"
         assert state(folder)["attempt"] == 1
-        assert all(b"launcher.py" in command(pid) for pid in ranks), "nothing may be touched"
+        assert all(processes.alive(one) for one in ranks), "nothing may be touched"
     finally:
         caller.kill()
         caller.communicate()
-        for pid, _ in state(folder)["tree"]["members"]:
-            if str(folder).encode() in environment(pid):
-                os.kill(pid, signal.SIGKILL)
-    until(lambda: not any(command(pid) for pid in ranks))
+        for one in members(state(folder)):
+            if str(folder).encode() in environment(one["pid"]):
+                processes.send(one, signal.SIGKILL)
+    until(lambda: not any(processes.alive(one) for one in ranks))
     # The keeper lets its lock go once it has seen that none is left.
     until(lambda: trainer("status", folder, **workshop.environ).data["status"] != "orphaned")
     ended = workshop.run(prepared)
@@ -107,15 +109,20 @@ def test_cancel_ends_both_ranks_and_keeps_the_checkpoints(workshop):
     folder = Path(prepared.data["run_dir"])
     caller = start(*run_words(prepared), **workshop.environ)
     until(lambda: (folder / "checkpoints" / "checkpoint-2" / "trainer_state.json").exists())
-    members = [pid for pid, _ in state(folder)["tree"]["members"]]
+    recorded = [pid for pid, _ in state(folder)["tree"]["members"]]
     cancelled = trainer("cancel", folder, **workshop.environ)
     assert (cancelled.code, cancelled.data["status"]) == (0, "cancelled")
-    assert not [pid for pid in members if str(folder).encode() in environment(pid)]
+    assert not [pid for pid in recorded if str(folder).encode() in environment(pid)]
     out, _ = caller.communicate(timeout=60)
     assert caller.returncode == 13
     assert json.loads(out)["error"]["type"] == "Cancelled"
     assert [item for item in cancelled.data["checkpoints"] if item["complete"]]
     assert cancelled.data["update_model_path"] is None
+
+
+def ranks_of(folder):
+    """The identities of the ranks that the worker has recorded so far."""
+    return [one for one in members(state(folder)) if is_rank(command(one["pid"]))]
 
 
 def is_rank(words):
