@@ -18,8 +18,8 @@ def losses(folder):
 
 def test_a_new_round_ends_where_an_undisturbed_one_would(workshop):
     # Far more steps than one makes while a cancel is on its way.
-    steps = ("--set", "max_steps=30", "--set", "save_steps=3", "--set", "eval_steps=3", "--set", "logging_steps=1")
-    keep = ("--set", "save_total_limit=10")
+    steps = ("--set", "max_steps=60", "--set", "save_steps=3", "--set", "eval_steps=3", "--set", "logging_steps=1")
+    keep = ("--set", "save_total_limit=20")
     whole = workshop.whole("undisturbed", *steps, *keep)
     assert whole.ended.code == 0
     prepared = workshop.prepare("stopped", *steps, *keep)
@@ -34,12 +34,12 @@ def test_a_new_round_ends_where_an_undisturbed_one_would(workshop):
     assert resumed.code == 0, resumed.out + resumed.err
     assert "resume_from_checkpoint" in resumed.data["config_yaml"]
     ended = workshop.run(resumed)
-    assert (ended.code, ended.data["status"], ended.data["current_step"]) == (0, "completed", 30)
+    assert (ended.code, ended.data["status"], ended.data["current_step"]) == (0, "completed", 60)
     own, undisturbed = losses(Path(ended.data["run_dir"])), losses(whole.folder)
     first = min(own)
     assert first > 3
     assert own == pytest.approx({step: undisturbed[step] for step in own}, rel=1e-3)
     analysis = trainer("analyze", ended.data["run_dir"], **workshop.environ)
     trained = [row["step"] for row in analysis.data["metrics"] if row["kind"] == "train"]
-    assert trained == list(range(1, 31))
+    assert trained == list(range(1, 61))
     assert os.path.isdir(folder / "checkpoints" / "checkpoint-3")
