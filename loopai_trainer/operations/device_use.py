@@ -13,8 +13,11 @@ from loopai_trainer.files.event_log import utc_text
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host import device_locks, devices
 from loopai_trainer.operations import commands
+from loopai_trainer.rules import cluster
 from loopai_trainer.rules.run_state import ORPHAN
 from loopai_trainer.worker.observe import observe
+
+_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,18 +33,26 @@ def of_plan(plan: Plan) -> str:
 
 
 def unused(settings: Settings, plan: Plan) -> list[Problem]:
-    """The warning for devices that a flag names and that the plan does not take. The shell's own are no such wish."""
-    origin = settings.origin("CUDA_VISIBLE_DEVICES")
-    named = settings.text("CUDA_VISIBLE_DEVICES")
-    if not named or not origin.startswith("--") or plan.loopai["launch"].get("devices"):
-        return []
+    """Warnings for what a caller says of the place and the plan does not take.
+
+    Devices of the shell are how this host is set up, and no such wish.
+    """
     from loopai_trainer.records import Problem
 
-    message = f"{origin} names devices ({named}), and this plan takes none"
-    hint = "choose a template that trains on GPUs, or leave the flag out"
-    return [
-        Problem("warning", "DEVICES_NOT_USED", "settings", message, hint, field="CUDA_VISIBLE_DEVICES", origin=origin)
-    ]
+    found, launch = [], plan.loopai["launch"]
+    said = [(name, settings.text(name), settings.origin(name)) for name in (_DEVICES, "master_addr", "master_port")]
+    for name, value, origin in said:
+        if not value or (name == _DEVICES and (launch.get("devices") or not origin.startswith("--"))):
+            continue
+        if name == _DEVICES:
+            message = f"{origin} names devices ({value}), and this plan takes none"
+            hint = "choose a template that trains on GPUs, or leave the flag out"
+            found.append(Problem("warning", "DEVICES_NOT_USED", "settings", message, hint, field=name, origin=origin))
+        elif not cluster.by_hand(launch):
+            message = f"{name} {value} (from {origin}) is for several hosts without a cluster, and this plan is none"
+            hint = "leave it out: ranks on one host meet at a free port"
+            found.append(Problem("warning", "SETTING_NOT_USED", "settings", message, hint, field=name, origin=origin))
+    return found
 
 
 def take(run: RunDir, text: str, present: Sequence[Device], environ: Mapping[str, str]) -> tuple[int, ...]:

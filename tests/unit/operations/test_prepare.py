@@ -274,6 +274,15 @@ def test_devices_that_a_flag_names_for_a_cpu_plan_are_not_dropped_in_silence(pla
     assert not [one for one in warnings if one["code"] == "DEVICES_NOT_USED"]
 
 
+@pytest.mark.parametrize("name", ["master_port", "master_addr"])
+def test_where_ranks_of_several_hosts_meet_is_not_dropped_in_silence_either(place, name):
+    value = "29555" if name == "master_port" else "10.0.0.1"
+    found = [one for one in place.prepare(**{name: value}).data["warnings"] if one["code"] == "SETTING_NOT_USED"]
+    assert [one["message"] for one in found] == [
+        f"{name} {value} (from --option {name}) is for several hosts without a cluster, and this plan is none"
+    ]
+
+
 class TestWhatIsNotKept:
     def test_a_value_of_set_stays_or_is_refused_and_is_never_replaced(self, place):
         data = place.prepare(overrides=["logging_steps=2"]).data  # of three steps: the template's would become 1
