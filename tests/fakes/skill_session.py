@@ -147,7 +147,7 @@ class Session:
         self.hold.unlink(missing_ok=True)
         if "VERSION" not in self.names:
             return []
-        until = time.monotonic() + 20.0
+        until = time.monotonic() + 60.0
         while (left := self._living()) and time.monotonic() < until:
             time.sleep(0.02)
         return left

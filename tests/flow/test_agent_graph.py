@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -66,10 +67,14 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = Place(tmp_path)
     yield made
-    for run in [path.parent for path in tmp_path.rglob("run_state.json")]:
-        left = [dict(one) for one in processes.marked(run.name, str(run))]
-        processes.terminate(lambda left=left: [one for one in left if processes.alive(one)], grace_s=0.0)
-        assert left == []
+    runs = [path.parent for path in tmp_path.rglob("run_state.json")]
+    until = time.monotonic() + 60.0
+    while (
+        left := [dict(one) for run in runs for one in processes.marked(run.name, str(run))]
+    ) and until > time.monotonic():
+        time.sleep(0.02)
+    processes.terminate(lambda: [one for one in left if processes.alive(one)], grace_s=0.0)
+    assert left == []
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.runs import answer, kill, wait_for
+from fakes.runs import LIMIT_S, answer, kill, wait_for
 
 from loopai_trainer import executors
 from loopai_trainer.host import locks
@@ -165,7 +165,7 @@ def test_a_job_of_another_attempt_starts_nothing(submitted, cluster):
 
     code = "import sys; from loopai_trainer.worker.submitted import main; sys.exit(main(sys.argv[1:]))"
     words = (run.run.path, "v1", run.run.task.path, run.sha256, "pretend_cluster", f"{cluster} v1.7")
-    said = EXECUTOR.ask([sys.executable, "-P", "-c", code, *words], str(cluster), "", run.env, 60.0)
+    said = EXECUTOR.ask([sys.executable, "-P", "-c", code, *words], str(cluster), "", run.env, LIMIT_S)
     assert "v1.7" in said and "names" in said
     assert run.starts == 1
 
@@ -276,7 +276,7 @@ def test_logs_are_the_jobs_own_while_the_run_has_none(waiting, cluster):
     (cluster / "unreachable").unlink()
     following = run.call("logs", run.run.path, "-f")
     assert answer(run.call("cancel", run.run.path, "--json"))[0] == 0
-    out = following.communicate(timeout=60)[0].decode().splitlines()
+    out = following.communicate(timeout=LIMIT_S)[0].decode().splitlines()
     assert out[1:] == ["waiting for a node"]
     assert f"are of {cluster} v1" in out[0]
     answer(caller)
@@ -296,7 +296,7 @@ def test_nodes_that_nobody_asked_are_told_at_the_start_and_in_the_result(submitt
     (cluster / "hasty").touch()
     run = submitted()
     caller = run.call("run-prepared", run.run.config, "--sha256", run.sha256, "--json")
-    out, err = caller.communicate(timeout=60)
+    out, err = caller.communicate(timeout=LIMIT_S)
     document = json.loads(out)
     text = "1 nodes of the cluster were not asked before the start"
     assert text in err.decode()

@@ -6,7 +6,7 @@ import shlex
 import signal
 
 import pytest
-from fakes.runs import kill, wait_for
+from fakes.runs import LIMIT_S, kill, wait_for
 from fakes.skill import SKILL, section
 from fakes.skill_session import Session, reference_line
 from fakes.terminals import Terminal
@@ -165,7 +165,7 @@ def test_a_lost_session(agent, number):
     shell = agent.start(agent.line_of(RUN))
     wait_for(lambda: agent.starts)
     os.killpg(shell.pid, number)
-    shell.communicate(timeout=60)
+    shell.communicate(timeout=LIMIT_S)
     # The next session, as recovery.md has it.
     listing, look = reference_line("recovery", "## First look").splitlines()
     assert agent.type(listing) == 0
