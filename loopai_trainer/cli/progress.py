@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import IO, Any, TextIO, cast
 
 from loopai_trainer.cli.output import Output
 from loopai_trainer.rules.run_state import LIVE
@@ -71,6 +72,25 @@ class Steps:
             self._output.talk(f"[{time.monotonic() - self._begun_s:8.2f} s] {what}{size}")
 
 
+class _Enduring:
+    """A stream that may go away: who waits for a run goes on waiting when the terminal of its progress was closed."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class ReplacedLine:
     """Lines that stay (`say`), and on a terminal one below them that is replaced (`live`, None elsewhere)."""
 
@@ -86,8 +106,9 @@ class ReplacedLine:
         self._output.talk(line)
 
     def _replace(self, line: str) -> None:
-        sys.stderr.write("\r" + line[: self._width].ljust(self._width) + "\r")
-        sys.stderr.flush()
+        stream = _Enduring(sys.stderr)
+        stream.write("\r" + line[: self._width].ljust(self._width) + "\r")
+        stream.flush()
 
 
 class RunProgress:
@@ -173,7 +194,9 @@ class _Bar:
 
         # A terminal also where no colour is wanted: rich would not draw before the end otherwise.
         plain = not self._output.color(sys.stderr)
-        console = Console(file=sys.stderr, force_terminal=True, no_color=plain, highlight=False, emoji=False)
+        console = Console(
+            file=cast(IO[str], _Enduring(sys.stderr)), force_terminal=True, no_color=plain, highlight=False, emoji=False
+        )
         # Narrow enough that loss, learning rate and time left stand whole at 80 columns.
         columns = (BarColumn(bar_width=8), TextColumn("{task.description}", markup=False))
         self._progress = Progress(*columns, console=console, transient=False)

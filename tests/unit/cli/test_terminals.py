@@ -10,6 +10,8 @@ import typer
 
 from loopai_trainer.backends.verl_grpo.fields import FIELDS as VERL
 from loopai_trainer.cli import app, completion
+from loopai_trainer.cli.output import Output
+from loopai_trainer.cli.progress import ReplacedLine, RunProgress
 from loopai_trainer.rules import settings
 
 COMMANDS = sorted(typer.main.get_command(app.app).commands)
@@ -85,3 +87,26 @@ def test_a_pipe_gets_no_colour_and_no_progress(tmp_path):
     for words in ((), ("templates",), ("docs",), ("list",)):
         done = called(*words, **env)
         assert (done.returncode, "\x1b" in done.stdout, done.stderr) == (0, False, "")
+
+
+def test_progress_outlives_its_terminal(monkeypatch):
+    """Behind `nohup` or `trap '' HUP` the caller stays, and goes on waiting for its run."""
+    master, slave = os.openpty()
+    with open(slave, "w") as stream:
+        monkeypatch.setattr("sys.stderr", stream)
+        monkeypatch.setenv("TERM", "xterm")
+        bar, line = RunProgress(Output()), ReplacedLine(Output())
+        state = {"phase": "training", "current_step": 1, "total_steps": 9, "loss": 1.5}
+        bar.update(state)
+        line.live("hashing")
+        os.close(master)
+        with pytest.raises(OSError):
+            os.write(slave, b"x")
+        for step in (2, 3):
+            bar.update({**state, "current_step": step})
+            line.live("hashing on")
+            line.say("done")
+        bar.close()
+        monkeypatch.undo()
+        with open(os.devnull, "w") as nothing:
+            os.dup2(nothing.fileno(), slave)  # for what is left in its buffer
