@@ -11,6 +11,10 @@ from loopai_trainer.records import Counts, LengthStats, Problem
 
 _SHOWN_PER_CODE = 5
 _BAR_WIDTH = 40
+LOSSES = ("PROMPT_CUT", "ANSWER_CUT", "TURNS_CUT")
+"""Codes of rows that training would cut."""
+_NONE_FOUND = "No problems found."
+_NONE_BUT_CUT = "No problems found but rows that training would cut: see the tokens below."
 
 
 def report_text(
@@ -25,6 +29,17 @@ def report_text(
     for facts in files:
         lines += _about(facts)
     return "\n".join(lines) + "\n"
+
+
+def with_tokens(report: str, section: str, refused: str) -> str:
+    """The report once rows were measured in tokens: its claims above must hold beside the section below.
+
+    `section`: what was measured; `refused`: why the data are refused after all, or empty.
+    """
+    if refused:
+        report = report.replace("\nAccepted", f"\nRefused: {refused}.\nThe rows for themselves: accepted", 1)
+    cut = any(f"    {code} " in section for code in LOSSES)
+    return report.replace(f"\n{_NONE_FOUND}\n", f"\n{_NONE_BUT_CUT}\n", 1) if cut else report
 
 
 def length_stats(lengths: Counter[int]) -> LengthStats:
@@ -55,7 +70,7 @@ def _table(files: Sequence[FileFacts], counts: Mapping[str, Counts]) -> list[str
 
 def _problems(tally: ProblemTally) -> Iterator[str]:
     if not tally.counts:
-        yield from ("", "No problems found.")
+        yield from ("", _NONE_FOUND)
         return
     yield from ("", "Problems, by how often they were found:")
     severities = {problem.code: problem.severity for problem in tally.kept}

@@ -6,11 +6,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 from loopai_trainer.contract import Backend
-from loopai_trainer.errors import ConfigError, DataError, HostUnfit, SettingsError, ValidationError
+from loopai_trainer.errors import HostUnfit, SettingsError
 from loopai_trainer.files import atomic, run_index, small_inputs
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.operations import (
@@ -26,6 +26,7 @@ from loopai_trainer.operations import (
     prepare_events,
     prompt_manifest,
     provenance,
+    refusals,
     resolving,
     resuming,
     rounds,
@@ -55,8 +56,6 @@ from loopai_trainer.rules import settings as setting_rules
 
 Progress = Callable[[str, int, int], None]
 """(what, bytes done, bytes in all): for the terminal."""
-
-T = TypeVar("T")
 
 
 class _Parts(NamedTuple):
@@ -89,8 +88,10 @@ def _prepared(request: sources.Request, progress: Progress | None) -> tuple[Answ
         run_place.reserved(run, settings, request.environ),
         prepare_events.refusals(run, settings.text("task_id"), request.environ),
         _room(run),
+        ExitStack() as kept,
     ):
         parts = _gather(resolved, request, run, versions, progress, begun)
+        kept.enter_context(refusals.after_data(run, parts.data))
         if resume is not None:
             resuming.refuse_other_inputs(resume, parts.data, parts.model)
             resuming.refuse_other_reward(resume, begun, resolved, parts.reserved)
@@ -98,11 +99,7 @@ def _prepared(request: sources.Request, progress: Progress | None) -> tuple[Answ
             progress("writing the plan", 0, 0)
         plan, copies = _plan(resolved, parts, run, environment, versions, request.environ, resume)
         small_inputs.write(copies)  # before the review, which looks into them
-        document = yaml_text.load(plan.text, run.config, "config")
-        found = review(plan, backend, versions, document.lines, run, progress, request.environ)
-        sft_data.add_to_report(run, found.report)
-        if found.errors:
-            raise refuse(found.errors, parts.template.path)
+        found = _judged(plan, resolved, parts, run, versions, progress, request.environ)
         parts = parts._replace(template=template_use.as_planned(parts.template, plan.native, backend.owned_keys()))
         warnings = _warnings(resolved, parts, found, versions, plan)
         template = parts.template._replace(notes=(*parts.template.notes, *begun.notes))
@@ -113,6 +110,24 @@ def _prepared(request: sources.Request, progress: Progress | None) -> tuple[Answ
     data = approval_data(plan, run, found.summary, warnings, diff=since, next_command=following)
     message = f"prepared {plan.version_id}; nothing was started"
     return Answer("prepare", data, status="prepared", message=message), settings
+
+
+def _judged(
+    plan: Plan,
+    resolved: sources.Resolved,
+    parts: _Parts,
+    run: RunDir,
+    versions: Versions,
+    progress: Progress | None,
+    environ: Mapping[str, str],
+) -> Review:
+    """The review of the plan, with its part of the data's report. Raises ConfigError for a plan with errors."""
+    document = yaml_text.load(plan.text, run.config, "config")
+    found = review(plan, resolved.backend, versions, document.lines, run, progress, environ)
+    sft_data.add_to_report(run, found.report, found.errors)
+    if found.errors:
+        raise refuse(found.errors, parts.template.path, refusals.cut_rows(found.warnings))
+    return found
 
 
 def _write(
@@ -176,13 +191,16 @@ def _gather(
     begun: inheritance.Round,
 ) -> _Parts:
     """Template, data and model, each checked even if another one is refused: all problems come back at once."""
-    settings, refusals = resolved.settings, _Refusals()
-    template = refusals.collect(lambda: _checked_template(resolved, request, versions, begun.baseline))
+    settings, refused = resolved.settings, refusals.Gathering()
+    template = refused.collect(lambda: _checked_template(resolved, request, versions, begun.baseline))
     wanted = _validation_size(template, settings)
-    data = refusals.collect(lambda: _data(resolved, run, wanted, tell(progress, "reading data"), begun))
-    model = refusals.collect(lambda: model_input.read(settings, request.environ, tell(progress, "hashing the model")))
+    data = refused.collect(lambda: _data(resolved, run, wanted, tell(progress, "reading data"), begun))
+    model = refused.collect(lambda: model_input.read(settings, request.environ, tell(progress, "hashing the model")))
     if template is None or data is None or model is None:
-        raise refusals.merged()
+        error = refused.merged()
+        if data is not None:
+            refusals.tell_of_data(error, run, data[0])
+        raise error
     return _Parts(template, data[0], model, data[1])
 
 
@@ -195,7 +213,8 @@ def _data(
 ) -> tuple[DataReport, dict[str, Any]]:
     """The data, and what the `loopai` block says because of them. Raises DataError, ConfigError."""
     data = read_data(resolved, run, validation_size, progress, begun.validation)
-    reserved = resolved.backend.reserved(resolved.settings, data)
+    with refusals.after_data(run, data):
+        reserved = resolved.backend.reserved(resolved.settings, data)
     if begun.validation and not inheritance.same_contract(begun, resolved, reserved):
         # Rewards that mean something else: the last round's validation data no longer measure the same thing.
         data = read_data(resolved, run, validation_size, progress)
@@ -375,26 +394,3 @@ def tell(progress: Progress | None, what: str) -> Callable[[int, int], None] | N
     if progress is None:
         return None
     return lambda done, total: progress(what, done, total)
-
-
-class _Refusals:
-    """Gathers what several checks refuse, so that a person sees all of it in one go."""
-
-    def __init__(self) -> None:
-        self.errors: list[ValidationError] = []
-
-    def collect(self, check: Callable[[], T]) -> T | None:
-        try:
-            return check()
-        except ValidationError as error:
-            self.errors.append(error)
-            return None
-
-    def merged(self) -> ValidationError:
-        if len(self.errors) == 1:
-            return self.errors[0]
-        problems = [problem for error in self.errors for problem in error.problems]
-        details = {key: value for error in self.errors for key, value in error.details.items()}
-        kind = DataError if any(isinstance(error, DataError) for error in self.errors) else ConfigError
-        message = "; ".join(error.message for error in self.errors)
-        return kind(message, hint=self.errors[0].hint, problems=problems, details=details)

@@ -23,7 +23,7 @@ from loopai_trainer.files.prompt_files import (
 from loopai_trainer.files.rejected_rows import RejectedRows
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.host.allocator import keep_freed_memory
-from loopai_trainer.operations import offered_adapters, prompt_manifest
+from loopai_trainer.operations import offered_adapters, prompt_manifest, refusals
 from loopai_trainer.operations.data_report import length_stats, report_text
 from loopai_trainer.operations.problem_tally import ProblemTally
 from loopai_trainer.operations.prompt_reader import PromptReader
@@ -275,11 +275,7 @@ class _Job:
             decisive.message + (f" (and {more} more)" if more else ""),
             hint=hint,
             problems=self._tally.kept,
-            details={
-                "counts": {where: _as_dict(counts) for where, counts in self._counts().items()},
-                "problem_counts": dict(self._tally.counts),
-                "report_path": self._run.data_report,
-            },
+            details=refusals.details(self._run, self._counts(), self._tally.counts),
         )
 
     def publish(self) -> DataReport:
@@ -382,10 +378,6 @@ class _Job:
             named = ", ".join(f"{name!r} {count}" for name, count in side.data_sources.most_common(10))
             text += f"\n{side.where}: read as {used or 'nothing'}; data sources: {named or 'none'}\n"
         atomic.write_text(self._run.data_report, text)
-
-
-def _as_dict(counts: Counts) -> dict[str, int]:
-    return {"input": counts.input, "usable": counts.usable, "rejected": counts.rejected}
 
 
 def _over_file(side: PromptSide, flags: bytearray) -> bytearray:

@@ -77,10 +77,16 @@ def _rehearsed(plan: Plan, backend: Backend, versions: Versions, run: RunDir, pr
     return backend.rehearsed(plan, answer)
 
 
-def refuse(errors: Sequence[Problem], path: str) -> ConfigError:
-    """All errors of a plan in one refusal."""
+def refuse(errors: Sequence[Problem], path: str, told: Sequence[Problem] = ()) -> ConfigError:
+    """All errors of a plan in one refusal; `told`: warnings without which the errors cannot be understood.
+
+    `path`: the template or YAML, named only if the first fault has a place in it.
+    """
+    first = errors[0]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return ConfigError(f"{path}: {errors[0].message}{more}", hint=errors[0].hint, problems=errors)
+    placed = first.where == "template" or (first.line is not None and first.path in (None, path))
+    at = f"{path}: " if placed else ""
+    return ConfigError(f"{at}{first.message}{more}", hint=first.hint, problems=(*errors, *told))
 
 
 def approval_data(

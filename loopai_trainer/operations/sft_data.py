@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from loopai_trainer.files.rejected_rows import RejectedRows
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.files.snapshots import SnapshotWriter
 from loopai_trainer.files.tables import open_table
-from loopai_trainer.operations import dataset_info
+from loopai_trainer.operations import data_report, dataset_info, refusals
 from loopai_trainer.operations.data_report import length_stats, report_text
 from loopai_trainer.operations.problem_tally import ProblemTally
 from loopai_trainer.operations.row_pass import FileFacts, RowPass, Split, collection_paused
@@ -205,11 +205,7 @@ class _Job:
             self._summary(),
             hint=self._advice(),
             problems=self._tally.kept,
-            details={
-                "counts": {side.where: _as_dict(side.counts) for side in self._sides},
-                "problem_counts": dict(self._tally.counts),
-                "report_path": self._run.data_report,
-            },
+            details=refusals.details(self._run, {side.where: side.counts for side in self._sides}, self._tally.counts),
         )
 
     def _summary(self) -> str:
@@ -253,13 +249,13 @@ class _Job:
         atomic.write_text(self._run.data_report, report_text(self._files, counts, self._tally, split, outcome))
 
 
-def add_to_report(run: RunDir, section: str) -> None:
-    """Put a section below what data_check_report.txt says already."""
+def add_to_report(run: RunDir, section: str, errors: Sequence[Problem] = ()) -> None:
+    """Put what the plan's review found below what data_check_report.txt says already.
+
+    `section`: rows in tokens; `errors`: what the plan is refused for, of which the report tells what is the data's.
+    """
     if section:
         with open(run.data_report, encoding="utf-8") as file:
             before = file.read()
-        atomic.write_text(run.data_report, f"{before}\n{section}\n")
-
-
-def _as_dict(counts: Counts) -> dict[str, int]:
-    return {"input": counts.input, "usable": counts.usable, "rejected": counts.rejected}
+        refused = next((problem.message for problem in errors if problem.where in ("train", "validation")), "")
+        atomic.write_text(run.data_report, f"{data_report.with_tokens(before, section, refused)}\n{section}\n")

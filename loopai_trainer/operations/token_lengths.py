@@ -12,7 +12,7 @@ import pyarrow
 
 from loopai_trainer.contract import Backend, RowMeter
 from loopai_trainer.files import snapshot_items, snapshots
-from loopai_trainer.operations.data_report import histogram, length_stats
+from loopai_trainer.operations.data_report import LOSSES, histogram, length_stats
 from loopai_trainer.operations.problem_tally import ProblemTally
 from loopai_trainer.operations.row_pass import Split
 from loopai_trainer.records import Plan, Problem, Row, RowLength, Versions
@@ -22,7 +22,6 @@ from loopai_trainer.rules.sampling import sample
 
 _SPLITS: tuple[Split, ...] = ("train", "validation")
 _SHOWN = 5
-CODES = ("PROMPT_CUT", "ANSWER_CUT", "TURNS_CUT")
 
 
 class Measured(NamedTuple):
@@ -157,9 +156,7 @@ def _losses(row: Row, length: RowLength, source: _Source, index: int) -> Iterato
     about = f"the row has {length.tokens} tokens, cutoff_len is {source.cutoff}"
     hint = "raise cutoff_len, or shorten the row or leave it out"
     if length.prompt_lost:
-        text = (
-            f"the question loses its last {length.prompt_lost} tokens, and its answer is trained all the same: {about}"
-        )
+        text = f"the prompt loses its last {length.prompt_lost} tokens, and its answer is trained all the same: {about}"
         yield source.problem(row, "PROMPT_CUT", item + text, hint)
     if length.answer_lost:
         text = f"the answer loses its last {length.answer_lost} tokens, its end token among them: {about}"
@@ -214,7 +211,7 @@ def _section(one: _Split, tally: ProblemTally, plan: Plan) -> Iterator[str]:
     if one.measured:
         yield from histogram(one.lengths)
     yield f"  {one.cut} rows ({one.share:.1%}) are cut at cutoff_len {_cutoff(plan)}"
-    for code in CODES:
+    for code in LOSSES:
         if one.lost[code]:
             yield f"    {code:12}{one.lost[code]:>10}"
             kept = [problem for problem in tally.kept if (problem.code, problem.where) == (code, one.where)]

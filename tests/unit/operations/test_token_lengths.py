@@ -65,10 +65,31 @@ def test_sft_07b_questions_that_are_cut_are_named_by_line(place):
         ("PROMPT_CUT", 3),
     ]
     first = next(w for w in warnings if w["code"] == "PROMPT_CUT")
-    assert "the question loses its last " in first["message"] and "cutoff_len is 64" in first["message"]
+    assert "the prompt loses its last " in first["message"] and "cutoff_len is 64" in first["message"]
     assert (first["path"], first["field"]) == (str(place.data), "cutoff_len")
     assert "2 rows (66.7%) are cut at cutoff_len 64" in report(place)
-    assert "line 1: the question loses" in report(place)
+    assert "line 1: the prompt loses" in report(place)
+
+
+def test_a_refusal_for_cut_rows_names_them_and_the_report(place):
+    without_split(place)
+    place.data.write_bytes((CASES / "SFT-07B" / "data.jsonl").read_bytes())
+    with pytest.raises(ConfigError) as caught:
+        place.prepare(["cutoff_len=64"])
+    error = caught.value
+    assert error.message.startswith("2 of 3 measured rows")  # no fault with a place in the template
+    assert codes(error.problems, "PROMPT_CUT") == [("PROMPT_CUT", "train", 1), ("PROMPT_CUT", "train", 3)]
+    assert [p.severity for p in error.problems] == ["error", "warning", "warning"]
+    assert error.details["counts"]["train"] == {"input": 3, "usable": 3, "rejected": 0}
+    assert error.details["report_path"] == str(place.run / "data_check_report.txt")
+    text = report(place)
+    assert text.splitlines()[1].startswith("Refused: 2 of 3 measured rows (66.7%) lose something")
+    assert "No problems found but rows that training would cut" in text and "No problems found." not in text
+
+
+def test_a_report_without_cut_rows_still_finds_no_problems(place):
+    place.prepare()
+    assert "\nNo problems found.\n" in report(place) and report(place).splitlines()[1] == "Accepted."
 
 
 def test_sft_11a_a_template_of_another_family_is_refused_unless_allowed(place):
@@ -133,7 +154,7 @@ def test_rows_of_parquet_are_named_by_row(place):
     answer = place.prepare(["cutoff_len=200"], train_input_dataset_path=str(path), max_cut_share=1.0)
     (cut,) = [w for w in answer.data["warnings"] if w["code"] == "PROMPT_CUT"]
     assert (cut["line"], cut["row"]) == (None, 1)
-    assert "row 1: the question loses" in report(place)
+    assert "row 1: the prompt loses" in report(place)
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -255,7 +276,7 @@ def test_findings_are_capped_but_counted(place):
     answer = place.prepare(["cutoff_len=200"], max_cut_share=1)
     assert sum(w["code"] == "PROMPT_CUT" for w in answer.data["warnings"]) == 20
     assert "PROMPT_CUT          30" in report(place)
-    assert report(place).count("the question loses") == token_lengths._SHOWN
+    assert report(place).count("the prompt loses") == token_lengths._SHOWN
 
 
 def test_a_larger_vocabulary_makes_rows_shorter(place):
