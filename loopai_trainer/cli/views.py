@@ -182,6 +182,21 @@ def _status(out: Page, data: Mapping[str, Any], message: str) -> None:
     recent = data.get("recent")
     if recent and not (data.get("result") or {}).get("curve"):
         out.print(escape(watch_view.spark(recent["name"], recent["values"], out.width, out.encoding)))
+    if data["status"] in ("failed", "orphaned"):
+        _what_next(out, data.get("error") or {})
+
+
+def _what_next(out: Page, error: Mapping[str, Any]) -> None:
+    """The end of the log, what to do, and the command for it: as `wait` says it of the same run."""
+    lines = error.get("log_tail") or ()
+    if lines:
+        out.print(f"the last {len(lines)} lines of its log:" if len(lines) > 1 else "the last line of its log:")
+    for line in lines:
+        out.print(f"  {escape(visible(str(line)))}")
+    if error.get("hint"):
+        out.print(f"[bold]{out.say('approval.hint')}[/] {escape(str(error['hint']))}")
+    if error.get("next_command"):
+        out.print(f"next:  {escape(str(error['next_command']))}")
 
 
 _RUN_ROWS = (

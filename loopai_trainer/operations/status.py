@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _PROGRESS = ("phase", "current_step", "total_steps", "started_at", "updated_at")
 _EXTRA = ("loss", "eval_loss", "learning_rate", "attempt")
 _LOG_LINES = 5
+_UNHAPPY = ("failed", "orphaned")
 _HINTS = {
     "DISK_FULL": "free space on the disk of the run directory, then make the same run-prepared call again",
     "ORPHANED_TRAINING": "trainer recover --adopt gives it a new worker, trainer recover --terminate ends it",
@@ -32,7 +33,10 @@ def status(version: str, scope: targets.Scope) -> Answer:
     """The status answer of a version or run directory; a failed run is a good answer (exit 0). Raises NotFound."""
     run = targets.find(version, scope)
     targets.refuse_unplanned(run)
-    data = describe(run, observe(run))
+    seen = observe(run)
+    data = describe(run, seen)
+    if data["status"] in _UNHAPPY:
+        data["error"] = _with_advice(run, seen, data.get("error") or {})
     return Answer("status", data, status=data["status"], message=sentence(data))
 
 
@@ -83,6 +87,21 @@ def _verdict_error(run: "RunDir", seen: "Observation") -> "dict[str, Any]":
     if seen.verdict.code in ("WORKER_LOST", "DISK_FULL"):
         error |= {"recoverable": True, "log_tail": log_tail.tail(run.train_log, _LOG_LINES)[0]}
     return error
+
+
+def _with_advice(run: "RunDir", seen: "Observation", error: "dict[str, Any]") -> "dict[str, Any]":
+    """The error with what `wait` would say to do next and, of a failed run, what training said last."""
+    from loopai_trainer.files import log_tail
+    from loopai_trainer.operations import waiting
+
+    refusal = waiting.ended("status", run, seen).error
+    told = dict(error)
+    if refusal is not None:
+        told["hint"] = told.get("hint") or refusal.hint
+        told["next_command"] = refusal.next_command
+    if seen.verdict.status == "failed" and "log_tail" not in told:
+        told["log_tail"] = log_tail.tail(run.train_log, _LOG_LINES)[0]
+    return told
 
 
 def _present_hash(run: "RunDir") -> str | None:

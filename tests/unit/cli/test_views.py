@@ -125,3 +125,30 @@ def test_a_path_that_is_wider_than_the_page_can_be_copied(capsys):
         "status              completed",
         f"update_model_path   {model}",
     ]
+
+
+@pytest.mark.parametrize("state", ["failed", "orphaned"])
+def test_status_says_what_to_do_and_how_the_log_ended(state, capsys):
+    error = {
+        "code": "C",
+        "detail": "gone",
+        "hint": "do [this]",
+        "next_command": "trainer x",
+        "log_tail": ["one", "[/b] two"],
+    }
+    run = {"trainer_version_id": "v1", "status": state, "error": error}
+    views.show(Answer("status", run, message=f"v1 is {state}: gone"), Output())
+    assert capsys.readouterr().out.splitlines()[-5:] == [
+        "the last 2 lines of its log:",
+        "  one",
+        "  [/b] two",
+        "hint: do [this]",
+        "next:  trainer x",
+    ]
+
+
+def test_status_of_a_run_that_goes_on_gives_no_such_advice(capsys):
+    error = {"code": "C", "detail": "stopped", "hint": "do this"}
+    run = {"trainer_version_id": "v1", "status": "running", "error": error}
+    views.show(Answer("status", run, message="v1 is running: stopped"), Output())
+    assert "next:" not in capsys.readouterr().out

@@ -38,6 +38,25 @@ def test_a_dead_worker_does_not_look_alive(run):
     assert status(run.path, Scope({})).status == "failed"
 
 
+def test_a_lost_worker_is_told_with_the_call_that_finishes_its_run(run):
+    Path(run.run_state).write_text(json.dumps({**OLD_STATE, "config_sha256": "ab" * 32}))
+    error = status(run.path, Scope({})).data["error"]
+    assert error["hint"].startswith("make the same run-prepared call again")
+    refusal = waiting.ended("wait", run, observe(run)).error
+    assert error["next_command"] == refusal.next_command
+
+
+def test_a_failed_training_is_told_with_its_last_lines_and_where_the_others_are(run):
+    # Without launch/started.json a recorded refusal is believed: nothing was launched that a result could tell of.
+    error = {"code": "EXIT_STATUS", "detail": "exit status 3", "hint": "mend it"}
+    atomic.write_json(run.run_state, {**OLD_STATE, "status": "failed", "error": error})
+    Path(run.train_log).write_text("".join(f"line {n}\n" for n in range(9)))
+    error = status(run.path, Scope({})).data["error"]
+    assert error["log_tail"] == [f"line {n}" for n in range(4, 9)]
+    assert error["hint"] == "mend it"
+    assert error["next_command"] == f"trainer logs {run.path}"
+
+
 @pytest.mark.parametrize("started", [False, True])
 @pytest.mark.parametrize(
     "text",
@@ -64,3 +83,4 @@ def test_any_record_is_survived(run, text, started):
     assert data["status"] == "failed"
     assert sentence(data)
     assert waiting.ended("wait", run, seen).error is not None
+    assert status(run.path, Scope({})).data["error"]["hint"]
