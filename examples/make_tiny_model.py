@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a random chat model of about 29,000 parameters, offline: for smoke runs, never for use.
+"""Makes a random chat model of 27,008 parameters, offline: for smoke runs, never for use.
 
 Run it with the interpreter of a LLaMA-Factory environment, which holds torch, transformers and tokenizers:
 

@@ -36,6 +36,8 @@ def _refusal(out: Page, answer: Answer, most: int) -> None:
     who = "trainer" if answer.command == "trainer" else f"trainer {answer.command}"
     out.print(f"[bold red]{who}: {escape(error.message)}[/] [dim]({error.code})[/]")
     problems = [problem_json(problem) for problem in error.problems]
+    if len(problems) == 1 and problems[0]["hint"] == error.hint:
+        problems[0]["hint"] = ""  # it stands below
     for problem in problems[:most]:
         out.print(_problem_line(problem, out.say))
     if len(problems) > most:

@@ -96,7 +96,9 @@ def report_overlap(train: PromptSide, held: PromptSide, severity: Severity, tall
         alike = "" if train_texts[train_row] == held_texts[held_row] else ", apart from blanks or character forms"
         unit = "item" if held.facts.by_item else held.facts.unit
         message = f"the same prompt stands in the validation data too ({unit} {held.places([held_row])[0]}{alike})"
-        hint = "take it out of one of the two; or accept it with --option allow_overlap=true"
+        hint = "take it out of one of the two"
+        if severity == "error":
+            hint += "; or accept it with --option allow_overlap=true"
         tally.add(_problem(train, "OVERLAP", train_row, message, hint, severity))
     tally.count_more("OVERLAP", len(at) - len(earliest), errors=severity == "error")
     return len(at)

@@ -118,7 +118,9 @@ def _overlap(train: FileFacts, row: Row, other: Row, place: str, item: str, seve
     same = "the same row" if row.messages[-1] == other.messages[-1] else "the same prompt with another answer"
     alike = "" if _same_prompt(row, other) else ", apart from blanks or character forms"
     message = f"{item}{same} stands in the validation data too ({place}{alike})"
-    hint = "take it out of one of the two; or accept it with --option allow_overlap=true"
+    hint = "take it out of one of the two"
+    if severity == "error":
+        hint += "; or accept it with --option allow_overlap=true"
     return _problem(train, "OVERLAP", row, message, hint, severity)
 
 

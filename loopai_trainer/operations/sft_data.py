@@ -151,7 +151,7 @@ class _Job:
             hint = "mend the rows as the other findings say"
             if not facts.input:
                 code, message, hint = "NO_ROWS", "the file holds no rows", "name a file that holds rows"
-            self._tally.add(Problem("error", code, where, f"{path}: {message}", hint, path=path, origin=origin))
+            self._tally.add(Problem("error", code, where, message, hint, path=path, origin=origin))
         return facts, writer
 
     def compare(self) -> None:
@@ -221,6 +221,8 @@ class _Job:
         by_map = next((p.hint for p in self._tally.kept if p.severity == "error" and p.code in _MAP_CODES), None)
         if by_map is not None:
             return by_map
+        if any(facts.rejected and not facts.usable for facts in self._files):
+            return "mend the rows that the report lists"  # leaving all of them out would leave none
         if self._rejected is None and any(facts.rejected for facts in self._files):
             return "mend the rows that the report lists, or leave them out with --bad-rows skip"
         return next((p.hint for p in self._tally.kept if p.severity == "error" and p.hint), "see the report")

@@ -19,11 +19,15 @@ _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "KB"))
 
 
 class Estimate(NamedTuple):
-    """Bytes. `weights_only` leaves the optimizer's state out: less than that cannot be enough."""
+    """Bytes. `weights_only` leaves the optimizer's state out: less than that cannot be enough.
+
+    `with_optimizer`: whether checkpoints hold that state.
+    """
 
     weights_only: int
     total: int
     formula: str
+    with_optimizer: bool = True
 
 
 def estimate(native: Mapping[str, Any], weights: Weights, steps: schedule.Schedule, data_bytes: int) -> Estimate:
@@ -32,14 +36,13 @@ def estimate(native: Mapping[str, Any], weights: Weights, steps: schedule.Schedu
     each, what = (ADAM_BYTES, "Adam moments")
     if native.get("deepspeed"):
         each, what = (ADAM_BYTES + MASTER_BYTES, "Adam moments and float32 weights")
-    optimizer = 0 if native.get("save_only_model") is True else each * trained
+    alone = native.get("save_only_model") is True
+    optimizer = 0 if alone else each * trained
     kept = _kept(native, steps.total_steps)
     cache = CACHE_FACTOR * data_bytes
-    formula = (
-        f"({kept} kept + 1 during a save) x ({_shown(saved)} weights + {_shown(optimizer)} {what})"
-        f" + {_shown(saved)} final weights + {_shown(cache)} data cache"
-    )
-    return Estimate((kept + 1) * saved, (kept + 1) * (saved + optimizer) + saved + cache, formula)
+    held = f"{_shown(saved)} weights" if alone else f"({_shown(saved)} weights + {_shown(optimizer)} {what})"
+    formula = f"({kept} kept + 1 during a save) x {held} + {_shown(saved)} final weights + {_shown(cache)} data cache"
+    return Estimate((kept + 1) * saved, (kept + 1) * (saved + optimizer) + saved + cache, formula, not alone)
 
 
 def disk_problems(found: Estimate, free_bytes: int) -> list[Problem]:
@@ -52,7 +55,8 @@ def disk_problems(found: Estimate, free_bytes: int) -> list[Problem]:
         + found.formula
         + (f"; the weights alone take {_shown(found.weights_only, 0)}" if severe else "")
     )
-    hint = "lower save_total_limit, set save_only_model: true, or choose another --output-dir"
+    less = "lower save_total_limit, set save_only_model: true," if found.with_optimizer else "lower save_total_limit"
+    hint = f"{less} or choose another --output-dir"
     return [Problem("error" if severe else "warning", "DISK_SPACE", "host", message, hint, field="save_total_limit")]
 
 

@@ -152,3 +152,9 @@ def test_status_of_a_run_that_goes_on_gives_no_such_advice(capsys):
     run = {"trainer_version_id": "v1", "status": "running", "error": error}
     views.show(Answer("status", run, message="v1 is running: stopped"), Output())
     assert "next:" not in capsys.readouterr().out
+
+
+def test_the_hint_of_a_single_finding_stands_once(capsys):
+    problem = Problem("error", "EMPTY", "train", "m", "do this", path="/d.jsonl", line=1)
+    views.show(failure("prepare", DataError("bad", hint="do this", problems=[problem])), Output())
+    assert capsys.readouterr().err.count("do this") == 1

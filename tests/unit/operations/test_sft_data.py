@@ -92,12 +92,16 @@ def test_all_problems_come_at_once_and_nothing_is_written(write, run):
     assert error.details["problem_counts"]["OUTPUT_EMPTY"] == 30
     assert sum(p.code == "OUTPUT_EMPTY" for p in error.problems) == 20
     assert all(p.severity == "error" and p.origin and p.path for p in error.problems)
-    assert "--bad-rows skip" in error.hint
+    assert error.hint == "mend the rows that the report lists"  # to leave them out would leave no validation rows
     assert prepared(run) == []
     text = Path(error.details["report_path"]).read_text()
     assert "Refused" in text
     assert "OUTPUT_EMPTY" in text
     assert "train line 2, output: output is null" in text
+
+
+def test_leaving_rows_out_is_offered_where_some_would_be_left(write, run):
+    assert "--bad-rows skip" in refused(run, write("a.jsonl", [alpaca(0), alpaca(1, None)])).hint
 
 
 def test_rows_can_be_left_out_and_are_then_kept_apart(write, run):
@@ -179,13 +183,14 @@ def test_overlap_is_refused_unless_it_is_allowed(write, run):
     evaluation = write("b.json", [{"instruction": "question\u3000１", "input": "", "output": "other"}, alpaca(2)])
     error = refused(run, train, evaluation)
     assert [(p.code, p.where, p.line) for p in error.problems] == [("OVERLAP", "train", 2), ("OVERLAP", "train", 3)]
+    assert "allow_overlap=true" in error.hint
     assert "validation data too (line 2, apart from blanks or character forms)" in error.problems[0].message
     assert "another answer" in error.problems[0].message
     assert "the same row" in error.problems[1].message
-    assert "allow_overlap" in error.hint
     report = prepare(run, train, evaluation, allow_overlap=True)
     assert {p.severity for p in report.problems} == {"warning"}
     assert report.problem_counts == {"OVERLAP": 2}
+    assert not any("allow_overlap" in problem.hint for problem in report.problems)  # it was given
 
 
 def test_repeats_and_contradictions_are_warned_of_with_their_lines(write, run):

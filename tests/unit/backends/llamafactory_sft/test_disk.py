@@ -20,7 +20,12 @@ def test_full_checkpoints_hold_weights_and_two_moments():
 
 
 def test_save_only_model_leaves_the_moments_out():
-    assert estimate(finetuning_type="full", save_steps=50, save_only_model=True).total == 4 * 80_200
+    found = estimate(finetuning_type="full", save_steps=50, save_only_model=True)
+    assert found.total == 4 * 80_200
+    (problem,) = disk.disk_problems(found, 10)
+    assert "Adam" not in problem.message and "save_only_model" not in problem.hint
+    (other,) = disk.disk_problems(estimate(finetuning_type="full", save_steps=50), 10)
+    assert "Adam moments" in other.message and "set save_only_model: true" in other.hint
 
 
 @pytest.mark.parametrize(
