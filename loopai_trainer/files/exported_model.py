@@ -10,7 +10,7 @@ import json
 import os
 
 from loopai_trainer.files import safetensors, vocabulary
-from loopai_trainer.files.model_folder import TOKENIZER_FILES
+from loopai_trainer.files.model_folder import TOKENIZER, TOKENIZER_FILES
 from loopai_trainer.records import Problem
 
 TYPE_CHECKING = False
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
-TOKENIZER = "tokenizer.json"
 INDEX = "model.safetensors.index.json"
 FORMATS = frozenset(("BF16", "F16", "F32"))
 
@@ -74,12 +73,19 @@ def checkpoint_problems(base: str, folder: str) -> list[Problem]:
 
     `base`: the model that training started from, whose files are to be copied.
     """
-    found = list(_tokenizer_problems(base, folder, json_object(os.path.join(folder, CONFIG)) or {}, is_same=False))
-    if not found and chat_template(base) and not chat_template(folder):
+    hint, path = _copy_hint(base), os.path.join(folder, TOKENIZER)
+    if not _tokenizer_files(folder):
+        return [_no_tokenizer(folder, hint)]
+    document = json_object(path) or {}
+    if vocabulary.is_told(document):
+        config = json_object(os.path.join(folder, CONFIG)) or {}
+        found = list(_lost_tokens(vocabulary.tokens(document), config, hint, path))
+        if found:
+            return found
+    if chat_template(base) and not chat_template(folder):
         message = f"{folder} has no chat template, and the base model has one"
-        hint = f"copy the tokenizer's files ({', '.join(_tokenizer_files(base)) or TOKENIZER}) from {base}"
-        found.append(_problem("EXPORT_TOKENIZER", message, hint, folder))
-    return found
+        return [_problem("EXPORT_TOKENIZER", message, hint, folder)]
+    return []
 
 
 def chat_template(folder: str) -> str:
@@ -106,27 +112,32 @@ def _whose(tokenizer: str, base: str) -> str:
     return "the base model's" if tokenizer == base else "that of the training"
 
 
-def _tokenizer_problems(
-    base: str, folder: str, config: Mapping[str, Any], *, is_same: bool = True
-) -> Iterator[Problem]:
-    """`is_same`: whether it has to hold the tokens of `base`, and no others."""
-    hint = f"copy the tokenizer's files ({', '.join(_tokenizer_files(base)) or 'tokenizer.json'}) from {base}"
+def _copy_hint(base: str) -> str:
+    return f"copy the tokenizer's files ({', '.join(_tokenizer_files(base)) or TOKENIZER}) from {base}"
+
+
+def _no_tokenizer(folder: str, hint: str) -> Problem:
+    return _problem("EXPORT_TOKENIZER", f"{folder} has no tokenizer", hint, folder)
+
+
+def _tokenizer_problems(base: str, folder: str, config: Mapping[str, Any]) -> Iterator[Problem]:
+    hint = _copy_hint(base)
     if not _tokenizer_files(folder):
-        yield _problem("EXPORT_TOKENIZER", f"{folder} has no tokenizer", hint, folder)
+        yield _no_tokenizer(folder, hint)
         return
     path = os.path.join(folder, TOKENIZER)
     if not os.path.isfile(path):
         return
-    found, merges = _vocabulary(path), _merges(path)
-    base_path = os.path.join(base, TOKENIZER)
-    wanted, base_merges = _vocabulary(base_path), _merges(base_path)
-    if is_same and wanted and merges != base_merges:
+    document, of_base = json_object(path) or {}, json_object(os.path.join(base, TOKENIZER)) or {}
+    found, merges = vocabulary.tokens(document), _merges(document)
+    wanted, base_merges = vocabulary.tokens(of_base), _merges(of_base)
+    if wanted and merges != base_merges:
         message = f"{TOKENIZER} holds other merges than the base model's: {len(merges)} against {len(base_merges)}"
         yield _problem("EXPORT_TOKENIZER", message, hint, path)
-    if is_same and wanted and found != wanted:
+    if wanted and found != wanted:
         message = f"{TOKENIZER} holds other tokens than the base model's: {len(found)} against {len(wanted)}"
         yield _problem("EXPORT_TOKENIZER", message, hint, path)
-    elif is_same or vocabulary.is_told(json_object(path) or {}):
+    else:
         yield from _lost_tokens(found, config, hint, path)
 
 
@@ -210,14 +221,9 @@ def weight_files(folder: str) -> list[str]:
     return [name for name in names if name.endswith(".safetensors") and not name.startswith("adapter_")]
 
 
-def _vocabulary(path: str) -> dict[str, object]:
-    """Token -> id (or score), added tokens included."""
-    return vocabulary.tokens(json_object(path) or {})
-
-
-def _merges(path: str) -> list[str]:
+def _merges(document: Mapping[str, Any]) -> list[str]:
     """BPE merges in order, as text; newer versions of tokenizers write each as a pair."""
-    model = (json_object(path) or {}).get("model")
+    model = document.get("model")
     told = model.get("merges") if isinstance(model, dict) else None
     return [merge if isinstance(merge, str) else " ".join(map(str, merge)) for merge in told or ()]
 

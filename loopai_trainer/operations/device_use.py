@@ -40,18 +40,18 @@ def unused(settings: Settings, plan: Plan) -> list[Problem]:
     from loopai_trainer.records import Problem
 
     found, launch = [], plan.loopai["launch"]
-    said = [(name, settings.text(name), settings.origin(name)) for name in (_DEVICES, "master_addr", "master_port")]
-    for name, value, origin in said:
-        if not value or (name == _DEVICES and (launch.get("devices") or not origin.startswith("--"))):
-            continue
-        if name == _DEVICES:
-            message = f"{origin} names devices ({value}), and this plan takes none"
-            hint = "choose a template that trains on GPUs, or leave the flag out"
-            found.append(Problem("warning", "DEVICES_NOT_USED", "settings", message, hint, field=name, origin=origin))
-        elif not cluster.by_hand(launch):
-            message = f"{name} {value} (from {origin}) is for several hosts without a cluster, and this plan is none"
-            hint = "leave it out: ranks on one host meet at a free port"
-            found.append(Problem("warning", "SETTING_NOT_USED", "settings", message, hint, field=name, origin=origin))
+    devices, origin = settings.text(_DEVICES), settings.origin(_DEVICES)
+    if devices and origin.startswith("--") and not launch.get("devices"):
+        message = f"{origin} names devices ({devices}), and this plan takes none"
+        hint = "choose a template that trains on GPUs, or leave the flag out"
+        found.append(Problem("warning", "DEVICES_NOT_USED", "settings", message, hint, field=_DEVICES, origin=origin))
+    meeting = () if cluster.by_hand(launch) else ("master_addr", "master_port")
+    for name in filter(settings.text, meeting):
+        origin = settings.origin(name)
+        said = f"{name} {settings.text(name)} (from {origin})"
+        message = f"{said} is for several hosts without a cluster, and this plan is none"
+        hint = "leave it out: ranks on one host meet at a free port"
+        found.append(Problem("warning", "SETTING_NOT_USED", "settings", message, hint, field=name, origin=origin))
     return found
 
 

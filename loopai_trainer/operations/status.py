@@ -36,7 +36,7 @@ def status(version: str, scope: targets.Scope) -> Answer:
     seen = observe(run)
     data = describe(run, seen)
     if data["status"] in _UNHAPPY:
-        data["error"] = _with_advice(run, seen, data.get("error") or {})
+        data["error"] = _with_advice(run, seen, data)
     return Answer("status", data, status=data["status"], message=sentence(data))
 
 
@@ -89,13 +89,13 @@ def _verdict_error(run: "RunDir", seen: "Observation") -> "dict[str, Any]":
     return error
 
 
-def _with_advice(run: "RunDir", seen: "Observation", error: "dict[str, Any]") -> "dict[str, Any]":
+def _with_advice(run: "RunDir", seen: "Observation", data: "dict[str, Any]") -> "dict[str, Any]":
     """The error with what `wait` would say to do next and, of a failed run, what training said last."""
     from loopai_trainer.files import log_tail
     from loopai_trainer.operations import waiting
 
-    refusal = waiting.ended("status", run, seen).error
-    told = dict(error)
+    refusal = waiting.outcome_error(run, seen, data)
+    told = dict(data.get("error") or {})
     if refusal is not None:
         told["hint"] = told.get("hint") or refusal.hint
         told["next_command"] = refusal.next_command

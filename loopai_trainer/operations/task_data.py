@@ -15,6 +15,7 @@ from loopai_trainer.files import atomic, snapshots, task_files
 from loopai_trainer.files.rejected_rows import RejectedRows
 from loopai_trainer.files.run_dir import RunDir
 from loopai_trainer.files.tables import Fault, open_table
+from loopai_trainer.operations import refusals
 from loopai_trainer.operations.data_report import length_stats, report_text
 from loopai_trainer.operations.problem_tally import ProblemTally
 from loopai_trainer.operations.row_pass import FileFacts, Split
@@ -186,11 +187,7 @@ class _Job:
             first.message + more,
             hint=first.hint or "see the report",
             problems=self._tally.kept,
-            details={
-                "counts": {side.where: _as_dict(side.counts) for side in sides},
-                "problem_counts": dict(self._tally.counts),
-                "report_path": self._run.data_report,
-            },
+            details=refusals.details(self._run, {side.where: side.counts for side in sides}, self._tally.counts),
         )
 
     def _publish(self, sides: list[_Side], sentence: str) -> DataReport:
@@ -229,7 +226,3 @@ def _fault(value: object) -> Fault | None:
 
 def _fingerprint(line: bytes, seed: int) -> int:
     return int.from_bytes(hashlib.sha256(str(seed).encode() + b"\0" + line).digest()[:8], "big")
-
-
-def _as_dict(counts: Counts) -> dict[str, int]:
-    return {"input": counts.input, "usable": counts.usable, "rejected": counts.rejected}

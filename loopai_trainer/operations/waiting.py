@@ -121,11 +121,15 @@ def still_running(command: str, run: "RunDir") -> Answer:
 def ended(command: str, run: "RunDir", seen: "Observation") -> Answer:
     """The answer of a run that has ended: its own outcome decides `ok` and the exit code."""
     data = describe(run, seen)
-    error = _unended(run, seen) or _outcome_error(run, data)
-    return Answer(command, data, status=data["status"], message=sentence(data), error=error)
+    return Answer(command, data, status=data["status"], message=sentence(data), error=outcome_error(run, seen, data))
 
 
-def _unended(run: "RunDir", seen: "Observation") -> "TrainerError | None":
+def outcome_error(run: "RunDir", seen: "Observation", data: "dict[str, Any]") -> "TrainerError | None":
+    """How that answer refuses; `data`: of `status.describe`. None for a run that is completed."""
+    return _unended(run, seen, data) or _outcome_error(run, data)
+
+
+def _unended(run: "RunDir", seen: "Observation", data: "dict[str, Any]") -> "TrainerError | None":
     """What a run needs that nobody watches: an operator if its training lives, else the call that finishes it."""
     if seen.verdict.action == ORPHAN:
         from loopai_trainer.worker.attach import orphaned
@@ -134,7 +138,7 @@ def _unended(run: "RunDir", seen: "Observation") -> "TrainerError | None":
     sha256 = seen.state.get("config_sha256")
     if seen.verdict.action != FINISH or not sha256:
         return None
-    error = describe(run, seen)["error"]
+    error = data["error"]
     return TrainingFailed(
         error["detail"], code=error["code"], hint=error["hint"], next_command=commands.run_prepared(run.config, sha256)
     )

@@ -66,7 +66,7 @@ def export(
     partial = os.path.join(run.exports, _PARTIAL + checkpoint.name)
     command = backend.export(plan, checkpoint, partial)
     if command is None:
-        wrong = [problem for problem in backend.export_problems(plan, checkpoint) if problem.severity == "error"]
+        wrong = _errors(backend.export_problems(plan, checkpoint))
         if wrong:
             return Exported(
                 checkpoint.path, None, f"it is no sound model folder: {wrong[0].message}", wrong, needed=False
@@ -98,7 +98,7 @@ def _made(job: _Export, stopped: Callable[[], bool]) -> Exported:
     try:
         if os.path.isdir(target) and not backend.verify_export(plan, target):
             return Exported(checkpoint.path, target)
-        refused = [problem for problem in backend.export_problems(plan, checkpoint) if problem.severity == "error"]
+        refused = _errors(backend.export_problems(plan, checkpoint))
         if refused:
             return Exported(checkpoint.path, None, refused[0].message, refused)
         _clear(run, target, partial)
@@ -107,7 +107,7 @@ def _made(job: _Export, stopped: Callable[[], bool]) -> Exported:
         failed = _run(run, command, stopped)
         if failed:
             return Exported(checkpoint.path, None, failed)
-        wrong = [problem for problem in backend.verify_export(plan, partial) if problem.severity == "error"]
+        wrong = _errors(backend.verify_export(plan, partial))
         if wrong:
             return Exported(checkpoint.path, None, f"the exported model is not sound: {wrong[0].message}", wrong)
         os.rename(partial, target)
@@ -118,6 +118,10 @@ def _made(job: _Export, stopped: Callable[[], bool]) -> Exported:
         return Exported(checkpoint.path, None, f"it could not be written: {error.strerror or error}{where}")
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _errors(problems: Sequence[Problem]) -> list[Problem]:
+    return [problem for problem in problems if problem.severity == "error"]
 
 
 def _clear(run: RunDir, target: str, partial: str) -> None:
